@@ -22,8 +22,6 @@ from vitreous.errors import VitreousError
 from vitreous.measure import probes, section
 from vitreous.measure.subject import subjects
 from vitreous.report import write
-from vitreous.report.guard import Guard
-from vitreous.report.summary import summary_section
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +71,6 @@ def test_results_without_their_plugin(home: Path, monkeypatch: pytest.MonkeyPatc
     assert "How long are tokens?" in page
     assert 'data-save="token_norm-0"' in page
     pd.testing.assert_frame_equal(stored["token_norm"].table, found["token_norm"].table)
-    assert summary_section(stored, Guard())
 
 
 def test_an_analysis_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from vitreous import Inspection, Result
 from vitreous.measure import analyses, probes
 from vitreous.measure.section import sentences_of
-from vitreous.report import summary
+from vitreous.report import overview
 from vitreous.report.guard import Guard
 from vitreous.results import Column, Interval
 from vitreous.results.comparing import disjoint, rank_models
@@ -190,16 +190,13 @@ def test_a_result_that_lacks_columns_says_so(name: str) -> None:
         assert found[0].startswith(f"This result of {name} is from another version of Vitreous")
 
 
-def test_the_summary_is_short_and_leads_to_the_charts() -> None:
-    lines = summary.summary_section(
-        Inspection({"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}), Guard()
-    )
-    assert len([line for line in lines if line.startswith("<li>")]) == 1
-    assert 'href="#accuracy"' in lines[1]
-    nothing = summary.summary_section(
-        Inspection({"other": made("other", [{"model": "vit", "value": 1.0}])}), Guard()
-    )
-    assert "1 measurement; see the charts" in nothing[1]
+def test_the_first_screen_has_three_sentences_that_lead_to_their_charts() -> None:
+    found = {"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}
+    text = "".join(overview.overview_section(Inspection(found), ["vit"], Guard()))
+    assert text.count("<li>") == 1
+    assert 'href="#accuracy"' in text
+    other = {"other": made("other", [{"model": "vit", "value": 1.0}])}
+    assert "<li>" not in "".join(overview.overview_section(Inspection(other), ["vit"], Guard()))
 
 
 def test_ranking_one_needs_no_other() -> None:

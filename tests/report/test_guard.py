@@ -27,14 +27,16 @@ from vitreous.measure.section import find_measurement
 from vitreous.model_names import bundled
 from vitreous.report import (
     attention,
+    cards,
+    contents,
     effect,
     forest,
     judgement,
     models,
     origin,
+    overview,
     packing,
-    sections,
-    summary,
+    papers,
     surface,
     verdicts,
 )
@@ -86,7 +88,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without their drawing library, and charts that are not drawn: seconds of a page, and
     not asked about."""
     monkeypatch.setattr(page_module, "_library", lambda: "0")
-    monkeypatch.setattr(sections, "chart_data", lambda *_: {})
+    monkeypatch.setattr(cards, "chart_data", lambda *_: {})
     monkeypatch.setattr(attention, "MAX_BYTES", 1)
 
 
@@ -105,13 +107,15 @@ def units() -> Iterator[tuple[object, str]]:
     """Every function that renders a part of the page, found in the modules themselves."""
     for module in (
         attention,
+        cards,
+        contents,
         effect,
         forest,
         judgement,
         models,
         origin,
-        sections,
-        summary,
+        overview,
+        papers,
         surface,
         verdicts,
         page_module,
@@ -125,12 +129,7 @@ def units() -> Iterator[tuple[object, str]]:
 STRUCTURE = {
     *("write", "page"),  # the file as a whole
     *(
-        "_style",
-        "_script",
         "_library",
-        "_asset",
-        "_outcomes",
-        "_dots",
         "height_colours",
         "height_rules",
     ),  # files of the package, always the same
@@ -139,7 +138,7 @@ STRUCTURE = {
         "has_maps",
         "verdicts_by_paper",
     ),  # which models and papers there are at all
-    *("_measurements", "_groups"),  # nothing but calls of the guard
+    *("_measurements", "card", "overview_section", "key_charts"),  # nothing but calls of the guard
     *("loss_grids", "summary_text"),  # of files and terminals, below
 }
 
@@ -152,7 +151,7 @@ def test_whatever_renders_a_part_may_fail(
     module: object, name: str, small: tuple[Inspection, Judgement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page says what failed and why, has an end, and keeps the sections of the others."""
-    for place in (module, *(page_module, sections, summary, verdicts)):
+    for place in (module, *(page_module, cards, contents, overview, verdicts)):
         if getattr(place, name, None) is getattr(module, name):
             monkeypatch.setattr(place, name, broken, raising=False)
     guard = Guard()
@@ -167,7 +166,7 @@ def test_whatever_renders_a_part_may_fail(
         {"verdicts"} if name == "verdicts_section" else set()
     )
     kept = {each for each in whole if f'id="{each}"' in text}
-    assert kept == whole or name in ("section", "_section"), whole - kept
+    assert kept == whole or name in ("_card", "fold", "_count_more"), whole - kept
 
 
 @pytest.mark.usefixtures("quick")
@@ -181,7 +180,7 @@ def test_a_sentence_that_fails(
     guard = Guard()
     text = page(Inspection({name: found[name]}, {}, found.anatomies), None, guard)
     assert list(guard.failures) == [f"The findings of {name}"]
-    start = text.index(f'id="{name}"')
+    start = text.index(f'<section class="question" id="{name}"')
     assert (
         f"The findings of {name} could not be rendered:"
         in text[start : text.index("</section>", start)]

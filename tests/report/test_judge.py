@@ -304,7 +304,7 @@ def test_an_inspection_ends_with_verdicts(
     assert (code, err) == (0, "")
     assert "of 149 findings could be judged" in out
     page = Path("inspect-nano-vit-nano-resnet.html").read_text()
-    assert page.index('id="verdicts"') < page.index('id="summary"')
+    assert page.index('id="first"') < page.index('id="verdicts"') < page.index('id="models"')
     assert "<b>vit</b> is nano:vit and <b>resnet</b> is nano:resnet" in page
     code, out, _ = run(capsys, "claims", "judge", "numbers", "--only", "HDV-36", "--out", "v.html")
     assert code == 0

@@ -94,11 +94,8 @@ def test_the_page_has_a_surface_for_every_model_and_nothing_that_its_policy_forb
     for model in models:
         assert f"Surface of the loss of {model}" in text
     assert "style=" not in surface_figure(found)
-    assert (
-        text.index('id="landscape-0"')
-        < text.index('class="surfaces"')
-        < text.index('id="landscape-1"')
-    )
+    places = [text.index(each) for each in ('id="landscape-0"', 'id="landscape-1"', 'surfaces">')]
+    assert places == sorted(places)
 
 
 def test_a_line_has_no_surface() -> None:

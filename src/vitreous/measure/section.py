@@ -46,7 +46,9 @@ class Section:
     order: int = 100
     """Place within the group; sections with the same number are sorted by name."""
     headline: int = 0
-    """Place in the summary at the top of the report; 0 leaves it out."""
+    """Place among the sentences at the top of the report; 0 leaves it out."""
+    key: int = 0
+    """Place among the charts of the first screen, of which there are three; 0 leaves it out."""
 
     def __post_init__(self) -> None:
         if self.group not in GROUPS:

@@ -1,8 +1,8 @@
-// Charts: Vega-Lite, drawn when they come into view, as wide as the page, in the colours of the theme.
+// Charts: Vega-Lite, drawn when they come into view, in the page's theme, for the models that are chosen.
 
-const charts = new Map(); // the place of a chart: what is drawn there
-let only = null; // the model that stands out
-let at = null; // the unit under the pointer, in whichever chart
+const charts = new Map(); // place of a chart → what is drawn there
+let chosen = []; // models chosen with chips; none means all
+let at = null; // model and unit under the pointer or the keyboard's focus
 
 const night = matchMedia("(prefers-color-scheme: dark)");
 const dark = () => (document.documentElement.dataset.theme ?? (night.matches ? "dark" : "light")) === "dark";
@@ -18,35 +18,49 @@ function drawing() {
   return library;
 }
 
-/** Draw, or draw anew after the theme or the width has changed. */
-async function draw(place) {
-  const width = Math.floor(place.clientWidth) - 2;
-  const wanted = `${dark()} ${width}`;
+/** Closed cards and the first screen have charts of a fixed height. */
+const isCompact = (place) => Boolean(place.closest(".key, .question:not(:has(.fold[open])) > figure"));
+
+/** Draw, or draw anew after the theme, the width or the choice of models has changed. */
+function draw(place) {
   const known = charts.get(place) ?? {};
-  if (known.wanted === wanted || width < 50) return known.done;
-  known.wanted = wanted;
   charts.set(place, known);
-  known.done = (async () => {
-    try {
-      const [embed, chart] = await Promise.all([drawing(), json(`chart-${place.id}`)]);
-      const spec = arranged(linked(themed(chart)), width);
-      const cells = chart.view.mark === "heatmap" || chart.view.mark === "tiles";
-      const drawn = await embed(place, spec, {
-        mode: "vega-lite", renderer: cells ? "canvas" : "svg", actions: false, defaultStyle: false, ast: true, logLevel: 1,
-        tooltip: { disableDefaultStyle: true }, patch: clickable,
-      });
-      known.view?.finalize();
-      known.view = drawn.view;
-      known.chart = chart;
-      listen(place, known);
-      place.classList.remove("waiting");
-      place.style.minHeight = "";
-    } catch (error) {
-      place.classList.remove("waiting");
-      place.replaceChildren(make("p", { class: "failed" }, `This chart could not be drawn: ${error.message}`));
-    }
-  })();
+  const width = Math.floor(place.clientWidth);
+  if (width < 50) return known.done;
+  const wanted = [dark(), width, isCompact(place), ...chosen].join("\n");
+  if (known.wanted === wanted) return known.done;
+  known.wanted = wanted;
+  // one after the other, so that an older drawing never replaces a newer one
+  known.done = (known.done ?? Promise.resolve()).then(() => known.wanted === wanted && redraw(place, known, width));
   return known.done;
+}
+
+async function redraw(place, known, width) {
+  known.home ??= place.appendChild(make("div", { class: "drawn" }));
+  try {
+    const [embed, chart] = await Promise.all([drawing(), json(`chart-${place.dataset.chart}`)]);
+    const spec = filtered(themed(chart), chosen);
+    if (!spec) {
+      known.home.replaceChildren(make("p", { class: "quiet" }, "Nothing was measured here for the chosen models."));
+      return;
+    }
+    const height = isCompact(place) ? place.clientHeight : 0;
+    arranged(linked(spec, dark()), width, height);
+    known.home.classList.toggle("tiles", chart.view.mark === "tiles");
+    const drawn = await embed(known.home, spec, {
+      mode: "vega-lite", renderer: chart.view.mark === "heatmap" ? "canvas" : "svg", actions: false,
+      defaultStyle: false, ast: true, logLevel: 1, tooltip: vegaTip, patch: clickable,
+    });
+    known.view?.finalize();
+    known.view = drawn.view;
+    known.chart = chart;
+    listen(place, known);
+    if (!performance.getEntriesByName("first chart").length) performance.mark("first chart");
+  } catch (error) {
+    known.home.replaceChildren(make("p", { class: "failed" }, `This chart could not be drawn: ${error.message}`));
+  } finally {
+    place.classList.remove("waiting");
+  }
 }
 
 /** On light or on dark paper. */
@@ -59,58 +73,109 @@ function themed(chart) {
   return spec;
 }
 
-/** Every layer whose rows know their model can fade; every point whose row knows its unit can grow. */
-function linked(spec) {
-  spec.params = [{ name: "only", value: only }, { name: "at", value: at }];
-  const walk = (part) => {
-    for (const inside of part.layer ?? part.concat ?? part.vconcat ?? part.hconcat ?? []) walk(inside);
-    const row = spec.datasets[part.data?.name]?.[0];
-    if (!part.mark || !row || !("model" in row) || part.encoding?.opacity) return;
-    const mark = part.mark.type ?? part.mark;
-    const full = part.mark.opacity ?? 1;
-    const heat = mark === "rect" && part.encoding.color;
-    if (!heat && full) {
-      const test = "!only || datum.model === only";
-      part.encoding.opacity = { condition: { test, value: full }, value: full * 0.08 };
+const inside = (part) => part.layer ?? part.concat ?? part.vconcat ?? part.hconcat ?? [];
+
+/** Rows of the chosen models alone; panels and layers without rows are dropped; null if nothing is left. */
+function filtered(spec, models) {
+  if (!models.length) return spec;
+  const empty = new Set();
+  for (const [name, rows] of Object.entries(spec.datasets)) {
+    const keeps = (row, key) => row[key] == null || models.includes(row[key]);
+    spec.datasets[name] = rows.filter((row) => keeps(row, "model") && keeps(row, "other_model"));
+    if (rows.length && !spec.datasets[name].length) empty.add(name);
+  }
+  const alive = (part) => {
+    for (const key of ["layer", "concat", "vconcat", "hconcat"]) {
+      if (part[key]) part[key] = part[key].filter(alive);
     }
-    if (mark === "point" && "unit" in row && part.encoding.tooltip) {
+    const names = inside(part).some((each) => each.data?.name || inside(each).length);
+    return part.data?.name ? !empty.has(part.data.name) : !("concat" in part || "layer" in part) || names;
+  };
+  if (!alive(spec)) return null;
+  const domains = (part) => {
+    inside(part).forEach(domains);
+    for (const channel of Object.values(part.encoding ?? {})) {
+      const domain = channel?.scale?.domain;
+      if (channel.field !== "model" || !Array.isArray(domain)) continue;
+      const range = channel.scale.range ?? [];
+      channel.scale.range = range.filter((_, i) => models.includes(domain[i]));
+      channel.scale.domain = domain.filter((name) => models.includes(name));
+    }
+  };
+  domains(spec);
+  return spec;
+}
+
+/** Every mark whose row knows its unit answers when that unit is pointed at elsewhere. */
+function linked(spec, isDark) {
+  spec.params = [{ name: "at", value: at }];
+  const test = "at && datum.model === at.model && datum.unit === at.unit";
+  const ink = settings.papers[isDark ? "dark" : "light"][0];
+  const walk = (part) => {
+    inside(part).forEach(walk);
+    const row = spec.datasets[part.data?.name]?.[0];
+    if (!part.mark || !row || !("model" in row && "unit" in row) || !part.encoding?.tooltip) return;
+    const mark = part.mark.type ?? part.mark;
+    if (mark === "point") {
       const size = part.mark.size ?? 30;
-      const test = "at && datum.model === at.model && datum.unit === at.unit";
       part.encoding.size = { condition: { test, value: size * 5 }, value: size };
+    } else if (mark === "rect" || mark === "bar") {
+      part.encoding.stroke = { condition: { test, value: ink }, value: null };
     }
   };
   walk(spec);
   return spec;
 }
 
-/** As wide as the page: one panel fills it, several stand beside each other where they fit. */
-function arranged(spec, width) {
+/** As wide as the page; on a closed card as high as its place. */
+function arranged(spec, width, height) {
   const panels = spec.concat ?? [spec];
-  const legend = { ...spec.config.legend, orient: "top", direction: "horizontal", offset: 10, columnPadding: 14 };
+  const legend = { ...spec.config.legend, orient: "top", direction: "horizontal", offset: 8, columnPadding: 14 };
   legend.layout = { top: { anchor: "start", direction: width < 760 ? "vertical" : "horizontal", margin: width < 760 ? 6 : 30, center: false } };
-  spec.config = { ...spec.config, background: "transparent", padding: 6, legend };
-  labelled(spec, width);
-  if (typeof panels[0].width === "object") return cells(spec, panels, width);
+  spec.config = { ...spec.config, background: "transparent", padding: 5, legend };
+  const legends = labelled(spec, width, height > 0);
+  if (typeof panels[0].width === "object") return cells(spec, panels, width, height);
+  if (panels[0].layer?.some((layer) => layer.mark?.type === "image")) return spec; // tiles keep their pixels
   if (!spec.concat) {
-    if (panels[0].layer?.some((layer) => layer.mark?.type === "image")) return spec;
-    return Object.assign(spec, { width: Math.min(width, 1100), autosize: { type: "fit-x", contains: "padding" } });
+    const square = panels[0].width === panels[0].height;
+    if (height) {
+      const size = square ? { width: Math.min(width, height), height } : { width, height };
+      return Object.assign(spec, size, { autosize: { type: "fit", contains: "padding" } });
+    }
+    const size = square ? { width: Math.min(width, 520), height: Math.min(width, 520) } : { width: Math.min(width, 1100) };
+    return Object.assign(spec, size, { autosize: { type: square ? "fit" : "fit-x", contains: "padding" } });
   }
-  const beside = even(panels.length, Math.floor(width / 245));
-  const each = Math.min(520, Math.floor((width - 16) / beside) - 76);
-  for (const panel of panels) panel.width = each;
+  const beside = height ? roomiest(panels.length, width, height, 66, 1.6) : even(panels.length, Math.floor(width / 245));
+  const rows = Math.ceil(panels.length / beside);
+  const each = Math.min(520, Math.floor((width - 16) / beside) - 66);
+  for (const panel of panels) {
+    const square = panel.width === panel.height;
+    panel.width = each;
+    if (height) panel.height = Math.max(46, Math.floor((height - legends - 12) / rows) - 66);
+    if (square) panel.width = panel.height = Math.min(panel.width, panel.height || each);
+  }
   spec.columns = beside;
   return spec;
 }
 
-/** Legends in as many columns as fit; those of models and kinds need no title. */
-function labelled(part, width) {
-  for (const inside of part.layer ?? part.concat ?? []) labelled(inside, width);
-  for (const channel of [part.encoding?.color, part.encoding?.fill]) {
+/** Legends in as many columns as fit. The top of the page shows the colours of models and kinds, so closed cards do
+not. Returns their height. */
+function labelled(part, width, compact) {
+  let height = Math.max(0, ...inside(part).map((each) => labelled(each, width, compact)));
+  for (const channel of Object.values(part.encoding ?? {})) {
     if (!channel?.scale || channel.type !== "nominal" || channel.legend === null) continue;
-    const longest = Math.max(...channel.scale.domain.map((name) => Math.min(String(name).length, 32)));
-    channel.legend = { ...channel.legend, columns: Math.max(1, Math.floor((width - 50) / (6.2 * longest + 28))) };
+    if (!Array.isArray(channel.scale.domain)) continue;
+    if (compact && ["model", "kind"].includes(channel.field)) {
+      channel.legend = null;
+      continue;
+    }
+    const longest = Math.max(1, ...channel.scale.domain.map((name) => Math.min(String(name).length, 32)));
+    const columns = Math.max(1, Math.floor((width - 50) / (6.2 * longest + 28)));
+    channel.legend = { ...channel.legend, columns };
     if (["model", "kind"].includes(channel.field)) channel.title = null;
+    height = Math.max(height, 14 + 18 * Math.ceil(channel.scale.domain.length / columns));
   }
+  return height;
 }
 
 /** How many panels stand beside each other: as many as fit, up to four, and no last one alone in its row. */
@@ -119,18 +184,32 @@ function even(count, fit) {
   return most > 2 && count > most && count % most === 1 ? most - 1 : most;
 }
 
+/** How many panels stand beside each other so that the smaller side of each is as long as possible. */
+function roomiest(count, width, height, margin, aspect) {
+  let best = 1;
+  const side = (beside) => Math.min(width / beside - margin, aspect * (height / Math.ceil(count / beside) - margin));
+  for (let beside = 2; beside <= count; beside++) if (side(beside) > side(best)) best = beside;
+  return best;
+}
+
 /** Heat-maps keep square cells. */
-function cells(spec, panels, width) {
+function cells(spec, panels, width, height) {
   const count = Math.max(...panels.map((panel) => Math.max(panel.encoding.x.sort.length, panel.encoding.y.sort.length)));
   const names = panels.flatMap((panel) => panel.encoding.y.sort.map((name) => String(name).length));
-  const room = Math.min(160, 30 + 6 * Math.max(...names));
-  const beside = spec.concat ? even(panels.length, Math.floor(width / (room + Math.max(count * 12, 110)))) : 1;
-  const step = Math.max(3, Math.min(28, Math.floor((width / beside - room - 24) / count), Math.floor(560 / count)));
+  const room = height ? (spec.concat ? 4 : 56) : Math.min(160, 30 + 6 * Math.max(...names));
+  const fits = Math.floor(width / (room + Math.max(count * 12, 110)));
+  const columns = spec.concat ? (height ? roomiest(panels.length, width, height - 44, 40, 1) : even(panels.length, fits)) : 1;
+  const rows = Math.ceil(panels.length / columns);
+  const down = height ? (height - 44) / rows - (spec.concat ? 40 : 20) : 560;
+  const step = Math.max(1.2, Math.min(28, (width / columns - room - 24) / count, down / count));
   for (const panel of panels) {
     [panel.width, panel.height] = [{ step }, { step }];
-    if (step < 11) for (const axis of [panel.encoding.x.axis, panel.encoding.y.axis]) axis.labelOverlap = "greedy";
+    for (const axis of [panel.encoding.x.axis, panel.encoding.y.axis]) {
+      if (height && (step < 11 || spec.concat)) Object.assign(axis, { labels: false, title: spec.concat ? null : axis.title });
+      else if (step < 11) axis.labelOverlap = "greedy";
+    }
   }
-  if (spec.concat) spec.columns = beside;
+  if (spec.concat) spec.columns = columns;
   return spec;
 }
 
@@ -147,16 +226,33 @@ function clickable(spec) {
 function listen(place, known) {
   const { view, chart } = known;
   view.addEventListener("click", (_, item) => {
-    if (item?.mark?.role?.startsWith("legend") && settings.models.includes(item.datum?.value)) choose(item.datum.value);
+    if (item?.mark?.role?.startsWith("legend") && settings.models.includes(item.datum?.value)) toggleModel(item.datum.value);
+    else if (item?.datum && chart.opens?.column in item.datum) openPanel(place, chart, item.datum[chart.opens.column]);
   });
-  view.addEventListener("pointerover", (_, item) => point(item?.datum, place));
-  view.addEventListener("pointerout", () => point(null, place));
+  view.addEventListener("pointerover", (_, item) => markUnit(item?.datum));
+  view.addEventListener("pointerout", () => markUnit(null));
+  if (!known.listens) {
+    known.listens = true;
+    place.addEventListener("keydown", (event) => walkMarks(event, place, known));
+    place.addEventListener("blur", () => leaveMarks(place, known));
+  }
   const strip = document.getElementById(`${place.id}-across`);
   if (!strip) return;
   if (!strip.firstChild) strip.textContent = "Point at a cell to see its row.";
   view.addEventListener("pointerover", (_, item) => {
     if (item?.datum && chart.view.y in item.datum) across(strip, chart, item.datum);
   });
+}
+
+/** From a mark of an overview, such as the mean CKA of two models, to the chart that has it as a panel. */
+async function openPanel(place, chart, entry) {
+  const number = chart.opens.views.find((each) => document.getElementById(`${chart.name}-${each}`));
+  const target = document.getElementById(`${chart.name}-${number}`);
+  if (!target) return;
+  for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  await draw(target);
+  const titles = $$("text", target).filter((text) => text.textContent === String(entry));
+  (titles[0] ?? target).scrollIntoView({ block: "center" });
 }
 
 /** The row of the cell under the pointer, as a line. */
@@ -189,26 +285,29 @@ function across(strip, { view, spec }, cell) {
   strip.replaceChildren(make("b", {}, `${cell[view.y]} × ${cell[view.x]}: ${shown}`), ` — the row of ${cell[view.y]}`, svg);
 }
 
-/** Set a signal wherever something is drawn. */
-function tell(name, value, except) {
-  for (const [place, { view }] of charts) {
-    if (view && place !== except) view.signal(name, value).runAsync();
+// --- one unit, marked in all charts and drawings ---
+
+const units = new Map(); // model and unit → boxes of drawings and rows of tables
+for (const box of $$("[data-unit]")) {
+  const model = box.closest("[data-model]").dataset.model;
+  for (const unit of box.dataset.unit.split(" ")) {
+    const key = `${model}\n${unit}`;
+    units.set(key, [...(units.get(key) ?? []), box]);
   }
+  box.addEventListener("pointerenter", () => markUnit({ model, unit: box.dataset.unit.split(" ")[0] }));
+  box.addEventListener("pointerleave", () => markUnit(null));
 }
 
 let waiting = 0;
-/** The same unit in all charts. */
-function point(row, place) {
+/** Mark the unit of a row, or none, wherever it is drawn. */
+function markUnit(row) {
   const next = row?.model !== undefined && row?.unit !== undefined ? { model: row.model, unit: row.unit } : null;
   if (next?.model === at?.model && next?.unit === at?.unit) return;
+  for (const box of (at && units.get(`${at.model}\n${at.unit}`)) ?? []) box.classList.remove("at");
   at = next;
+  for (const box of (at && units.get(`${at.model}\n${at.unit}`)) ?? []) box.classList.add("at");
   cancelAnimationFrame(waiting);
-  waiting = requestAnimationFrame(() => tell("at", at));
-}
-
-/** One model alone, or all again. */
-function choose(model) {
-  only = only === model ? null : model;
-  for (const chip of $$(".chip[data-model]")) chip.setAttribute("aria-pressed", String(chip.dataset.model === only));
-  tell("only", only);
+  waiting = requestAnimationFrame(() => {
+    for (const { view } of charts.values()) view?.signal("at", at).runAsync();
+  });
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
+from vitreous.report.cards import table_csv
 from vitreous.report.guard import Guard
-from vitreous.report.sections import table_csv
 from vitreous.report.surface import loss_grids
 from vitreous.results import Result
 from vitreous.results.charts import SUFFIXES, save_chart

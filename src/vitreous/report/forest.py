@@ -15,7 +15,7 @@ from vitreous.claims.verdicts import OUTCOMES, Outcome, Verdict
 from vitreous.report.effect import in_words
 from vitreous.results.words import escape
 
-WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 84, 14, 17, 26, 30
+WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 84, 14, 15, 22, 30
 LEAST, MOST = -1.5, 2.5
 """Ends of the axis; what lies beyond is an arrow."""
 TICKS = (

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from vitreous.measure.inspection import Inspection
-from vitreous.results.words import escape, format_number, format_percent
+from vitreous.report.packing import compact_json
+from vitreous.results.words import escape, format_number, format_percent, join_words
 from vitreous.specimen.anatomy import Anatomy
 from vitreous.specimen.drawing_svg import count
+from vitreous.unit_kinds import KINDS
 
 Column = tuple[str, Callable[[str], str]]
 """A heading, and a function from the name of a model to its cell."""
@@ -21,22 +23,67 @@ def inspected_models(inspection: Inspection) -> list[str]:
     return list(dict.fromkeys(found)) or ["models"]
 
 
-def models_table(inspection: Inspection, names: list[str]) -> str:
-    """Return a table with a row for each model; columns without any entry are left out."""
+SHORT = ("accuracy", "parameters", "GFLOPs", "images/s")
+"""Columns of the table on the first screen."""
+
+
+def models_table(inspection: Inspection, names: list[str], short: bool = False) -> str:
+    """Return a table with a row for each model; columns without any entry are left out.
+
+    The short one, on the first screen, has a strip of the model's units instead of their numbers.
+    """
     columns = [column for column in _columns(inspection) if any(column[1](name) for name in names)]
+    if short:
+        columns = [column for label in SHORT for column in columns if column[0] == label]
     heads = "".join(
         f'<th scope="col" class="number">{escape(heading)}</th>' for heading, _ in columns
     )
+    drawn = short and bool(inspection.anatomies)
+    heads = ('<th scope="col">units</th>' if drawn else "") + heads
     rows = ""
     for i, name in enumerate(names):
-        cells = "".join(f'<td class="number">{cell(name) or "–"}</td>' for _, cell in columns)
+        cells = f"<td>{thumbnail(inspection, name)}</td>" if drawn else ""
+        cells += "".join(f'<td class="number">{cell(name) or "–"}</td>' for _, cell in columns)
         dot = f'<i class="dot model-{i}"></i>'
-        rows += f'<tr><th scope="row">{dot}{escape(name)}</th>{cells}</tr>'
+        rows += (
+            f'<tr data-models="{escape(compact_json([name]))}"><th scope="row" '
+            f'title="{escape(name)}">{dot}<span>{escape(name)}</span></th>{cells}</tr>'
+        )
+    kind = "models short" if short else "models"
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="Table of the models">'
-        f'<table class="models"><thead><tr><th scope="col">model</th>{heads}</tr></thead>'
+        f'<table class="{kind}"><thead><tr><th scope="col">model</th>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
+
+
+def thumbnail(inspection: Inspection, name: str) -> str:
+    """Return the units of a model as a strip of boxes in the colours of their kinds."""
+    anatomy = inspection.anatomies.get(name)
+    if anatomy is None:
+        return ""
+    boxes = ""
+    for i, unit in enumerate(anatomy):
+        boxes += (
+            f'<rect class="box kind-{unit.kind}" x="{i}" width="0.84" height="10" '
+            f'data-model="{escape(name)}" data-unit="{escape(unit.name)}"/>'
+        )
+    counted = join_words([f"{number} {kind}" for kind, number in anatomy.counts().items()])
+    return (
+        f'<svg class="units" viewBox="0 0 {len(anatomy)} 10" preserveAspectRatio="none" role="img" '
+        f'aria-label="{escape(counted)}">{boxes}</svg>'
+    )
+
+
+def kinds_legend(inspection: Inspection) -> str:
+    """Return what the colours of units mean, for the kinds that occur."""
+    present = {unit.kind for anatomy in inspection.anatomies.values() for unit in anatomy}
+    marks = "".join(
+        f'<span><i class="swatch kind-{kind}"></i>{kind}</span>'
+        for kind in KINDS
+        if kind in present
+    )
+    return f'<p class="kinds">{marks}</p>' if marks else ""
 
 
 def _columns(inspection: Inspection) -> Iterator[Column]:
@@ -88,7 +135,8 @@ def _measured(
 def _with_ends(row: Mapping[str, Any], show: Callable[[Any], str]) -> str:
     if row["low"] != row["low"]:
         return show(row["value"])
-    return f"{show(row['value'])}<small>{show(row['low'])} to {show(row['high'])}</small>"
+    low, high = (show(row[end]).removesuffix("\u00a0%") for end in ("low", "high"))
+    return f"{show(row['value'])}<small>{low} to {high}</small>"
 
 
 def units_tables(inspection: Inspection) -> Iterator[str]:
@@ -100,7 +148,8 @@ def units_tables(inspection: Inspection) -> Iterator[str]:
             attends = " ".join(filter(None, [str(unit.heads or ""), unit.reach or ""]))
             prefix = f"{len(unit.prefix)}+" if unit.prefix and grid else ""
             rows += (
-                f"<tr><td>{label}</td><td><code>{escape(unit.name)}</code></td>"
+                f'<tr data-model="{escape(name)}" data-unit="{escape(unit.name)}">'
+                f"<td>{label}</td><td><code>{escape(unit.name)}</code></td>"
                 f'<td><i class="swatch kind-{unit.kind}"></i>{unit.kind}</td>'
                 f'<td class="number">{prefix}{grid}</td>'
                 f'<td>{attends}</td><td class="number">{unit.channels or ""}</td>'

@@ -71,15 +71,21 @@ def light_spec(result: Result, number: int) -> dict[str, Any]:
 def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
     """Return the specification of a chart without its title, which the page shows itself.
 
-    Numbers have six digits; the table of the page has all.
+    Numbers have six digits, and the table of the page has all. Numbers that name a cell, a colour
+    or a line keep all of theirs, because scales list them.
     """
-    spec = chart_spec(result, result.views[number], theme)
+    view = result.views[number]
+    spec = chart_spec(result, view, theme)
+    exact = {view.x, view.y} if view.mark == "heatmap" else {view.colour, view.detail}
     kept = {key: value for key, value in spec.items() if key != "title"}
     return {
         **kept,
-        "description": result.views[number].title or result.name,
+        "description": view.title or result.name,
         "datasets": {
-            name: [{key: _short_number(value) for key, value in row.items()} for row in rows]
+            name: [
+                {key: v if key in exact else _short_number(v) for key, v in row.items()}
+                for row in rows
+            ]
             for name, rows in spec.get("datasets", {}).items()
         },
     }

@@ -1,65 +1,109 @@
-// The page: what is drawn when, the switches, the files.
+// The page: what is drawn when, chips, theme, printing, files.
 
 const places = $$(".chart");
-for (const place of places) {
-  place.classList.add("waiting");
-  place.style.minHeight = `${place.dataset.height}px`;
-}
+for (const place of places) place.classList.add("waiting");
+const seen = new Set();
 const sight = new IntersectionObserver(
-  (seen) => seen.filter((each) => each.isIntersecting).forEach((each) => draw(each.target)),
+  (all) => {
+    for (const each of all) {
+      if (each.isIntersecting) seen.add(each.target), draw(each.target);
+      else seen.delete(each.target);
+    }
+  },
   { rootMargin: "300px" },
 );
 places.forEach((place) => sight.observe(place));
 
-const all = () => Promise.all(places.map(draw));
-const again = () => charts.forEach((_, place) => draw(place));
+/** Draw anew what is in sight; the rest when it comes into sight. */
+function again() {
+  for (const place of seen) draw(place);
+}
 let settled = 0;
-addEventListener("resize", () => {
+const sizes = new ResizeObserver(() => {
   clearTimeout(settled);
-  settled = setTimeout(again, 200);
+  settled = setTimeout(again, 120);
 });
+places.forEach((place) => sizes.observe(place));
 
-for (const chip of $$(".chip[data-model]")) chip.addEventListener("click", () => choose(chip.dataset.model));
-addEventListener("keydown", (event) => event.key === "Escape" && only && choose(only));
+// --- models ---
+
+/** Show these models alone, or all if there are none. */
+function chooseModels(models) {
+  chosen = models.length === settings.models.length ? [] : models;
+  for (const chip of $$(".chip[data-model]")) chip.setAttribute("aria-pressed", String(chosen.includes(chip.dataset.model)));
+  for (const each of $$("[data-models]")) {
+    const named = JSON.parse(each.dataset.models);
+    each.hidden = Boolean(chosen.length && named.length && !named.some((name) => chosen.includes(name)));
+  }
+  for (const each of $$("#models .drawing g.model")) each.classList.toggle("faded", Boolean(chosen.length) && !chosen.includes(each.dataset.model));
+  for (const each of tables.values()) if (each.rows) each.draw();
+  showAttentionModels(chosen);
+  again();
+  remember();
+}
+const toggleModel = (name) => chooseModels(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name]);
+for (const chip of $$(".chip[data-model]")) chip.addEventListener("click", () => toggleModel(chip.dataset.model));
+addEventListener("keydown", (event) => event.key === "Escape" && chosen.length && chooseModels([]));
+
+// --- theme ---
 
 const theme = $("#theme");
-const relabel = () => (theme.textContent = dark() ? "Light" : "Dark");
-function paint() {
-  relabel();
+/** Light, dark, or as the system has it (null). */
+function setTheme(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+  theme.textContent = dark() ? "Light" : "Dark";
   again();
   dispatchEvent(new Event("painted"));
 }
 theme.addEventListener("click", () => {
-  document.documentElement.dataset.theme = dark() ? "light" : "dark";
-  paint();
+  setTheme(dark() ? "light" : "dark");
+  remember();
 });
-night.addEventListener("change", paint);
-relabel();
+night.addEventListener("change", () => setTheme(document.documentElement.dataset.theme));
 
-/** Paper is light and has every chart on it. */
-async function print() {
-  const before = document.documentElement.dataset.theme;
-  document.documentElement.dataset.theme = "light";
-  paint();
-  await all();
-  window.print();
-  if (before === undefined) delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = before;
-  paint();
-}
-$("#print").addEventListener("click", print);
-addEventListener("keydown", (event) => {
-  if (event.key.toLowerCase() !== "p" || !(event.ctrlKey || event.metaKey)) return;
-  event.preventDefault();
-  print();
+// --- folds ---
+
+const unfold = $("#unfold");
+unfold.addEventListener("click", () => {
+  const open = unfold.textContent === "Expand all";
+  for (const fold of $$(".fold")) fold.open = open;
+  unfold.textContent = open ? "Collapse all" : "Expand all";
 });
+// an open card is wider and shows its chart in full; what was opened is drawn at once, so that it can be printed
+addEventListener("toggle", (event) => {
+  if (!event.target.matches?.(".fold")) return;
+  if (event.target.open) $$(".chart", event.target).forEach(draw);
+  again();
+}, true);
 
-for (const button of $$("[data-csv]")) {
-  button.addEventListener("click", async () => {
-    const name = button.dataset.csv;
-    save(`${name}.csv`, await text(`table-${name}`), "text/csv");
-  });
+// --- printing: synchronous, so still pictures stand in for what is not drawn on light paper ---
+
+function stillPictures() {
+  for (const place of places) {
+    if (!place.offsetParent) continue;
+    const known = charts.get(place);
+    if (known?.view && !dark()) continue;
+    const still = $("noscript", document.getElementById(place.dataset.chart))?.textContent;
+    if (still?.startsWith("<")) {
+      const shown = make("div", { class: "still" });
+      shown.innerHTML = still;
+      place.append(shown);
+      place.classList.add("stilled");
+    } else place.classList.add("inverted");
+  }
 }
+addEventListener("beforeprint", stillPictures);
+addEventListener("afterprint", () => {
+  for (const place of places) {
+    $(".still", place)?.remove();
+    place.classList.remove("stilled", "inverted");
+  }
+});
+$("#print").addEventListener("click", () => window.print());
+
+// --- files ---
+
 for (const button of $$("[data-save]")) {
   button.addEventListener("click", async () => {
     const place = document.getElementById(button.dataset.save);
@@ -72,16 +116,26 @@ for (const button of $$("[data-save]")) {
   });
 }
 
-// Where one is: the contents mark the section in sight. On a narrow screen they begin closed.
+// --- contents: they mark the section in sight; on a narrow screen they begin closed ---
+
 const links = new Map($$("nav a").map((link) => [link.hash.slice(1), link]));
 const where = new IntersectionObserver(
-  (seen) => {
-    for (const each of seen.filter((one) => one.isIntersecting)) {
-      for (const link of links.values()) link.removeAttribute("aria-current");
-      links.get(each.target.id)?.setAttribute("aria-current", "true");
+  (all) => {
+    const first = all.filter((each) => each.isIntersecting).at(-1);
+    if (!first) return;
+    for (const link of links.values()) link.removeAttribute("aria-current");
+    const link = links.get(first.target.id);
+    link?.setAttribute("aria-current", "true");
+    const nav = $("nav");
+    if (link && (link.offsetTop < nav.scrollTop || link.offsetTop > nav.scrollTop + nav.clientHeight - 40)) {
+      nav.scrollTop = link.offsetTop - nav.clientHeight / 2;
     }
   },
-  { rootMargin: "-20% 0px -70% 0px" },
+  { rootMargin: "-15% 0px -75% 0px" },
 );
 for (const id of links.keys()) if (document.getElementById(id)) where.observe(document.getElementById(id));
 if (innerWidth <= 1080) $("nav details").open = false;
+
+setTheme(document.documentElement.dataset.theme);
+restore();
+document.documentElement.dataset.ready = "";

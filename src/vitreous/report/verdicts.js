@@ -21,7 +21,10 @@ if (filters) {
       list.hidden = !$(".verdict:not([hidden])", list);
       if (typed.length && !list.hidden) list.open = true;
     }
-    for (const section of $$(".verdicts")) section.hidden = !$(".verdict:not([hidden])", section);
+    for (const section of $$(".verdicts")) {
+      section.hidden = !$(".verdict:not([hidden])", section);
+      if ((typed.length || outcomes.length) && !section.hidden) section.open = true;
+    }
     const shown = every.filter((each) => !each.hidden).length;
     $("#verdict-count").textContent = shown === every.length ? "" : `${shown} of ${every.length}`;
   }
@@ -37,19 +40,11 @@ if (filters) {
   filters.hidden = false;
   filter();
 
-  /** A link to a finding that is folded away, or filtered out, shows it. */
-  function follow() {
-    const target = every.find((each) => `#${each.id}` === location.hash);
-    if (!target) return;
-    if (target.hidden) {
-      paper.value = wanted.value = "";
-      for (const chip of chosen) chip.setAttribute("aria-pressed", "false");
-      filter();
-    }
-    const list = target.closest(".lacking");
-    if (list) list.open = true;
-    target.scrollIntoView();
-  }
-  addEventListener("hashchange", follow);
-  follow();
+  // a link to a finding that is filtered out shows it
+  addEventListener("wanted", (event) => {
+    if (!every.includes(event.target)) return;
+    paper.value = wanted.value = "";
+    for (const chip of chosen) chip.setAttribute("aria-pressed", "false");
+    filter();
+  });
 }

@@ -28,6 +28,7 @@ from vitreous.report import effect as drawing
 from vitreous.report.forest import forest
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement, summary_sentences
+from vitreous.report.papers import arxiv_link
 from vitreous.results.words import escape, join_words, plural
 
 SIGNS: dict[Outcome, str] = {
@@ -61,86 +62,58 @@ SCALES: dict[Scale, str] = {
 
 
 def verdicts_section(judgement: Judgement, guard: Guard) -> list[str]:
-    """The section on verdicts, as lines of HTML."""
-    html = ['<section id="verdicts" class="card"><h2>The papers\' findings, judged here</h2>']
-    for what, make in (
-        ("The paragraph on the verdicts", _paragraph),
-        ("The caveat on the verdicts", _caveat),
-        ("The forest plot", _forest),
-        ("The table of verdicts", _tally),
-        ("The models of the verdicts", _who),
-        ("The filters of the verdicts", _filters),
-    ):
-        html += guard.lines(what, make, judgement)
-    html.append("</section>")
+    """Return the card of the verdicts: counts and forest plot, then every finding, folded by paper.
+
+    A page of verdicts alone begins with all papers open.
+    """
+    html = ['<section id="verdicts" class="card"><h2>Findings of the papers</h2>']
+    html += guard.lines("The counts of the verdicts", _counts, judgement)
+    html += guard.lines("The forest plot", _forest, judgement)
+    html += guard.lines("The paragraph on the verdicts", _paragraph, judgement)
+    html += guard.lines("The models of the verdicts", _who, judgement)
+    html += guard.lines("The filters of the verdicts", _filters, judgement)
     for paper, verdicts in by_paper(judgement.verdicts).items():
         what = f"The verdicts on {paper.key}"
         html += guard.lines(what, _of_paper, paper, verdicts, judgement, guard)
-    return html
+    return [*html, "</section>"]
 
 
-def _paragraph(judgement: Judgement) -> list[str]:
-    sentences = [*summary_sentences(judgement), *sentences_on_chance(judgement.measured)]
-    return [f"<p>{escape(' '.join(sentences))}</p>"]
-
-
-def _caveat(judgement: Judgement) -> list[str]:
+def _counts(judgement: Judgement) -> list[str]:
+    """Return how many findings have which verdict, and what a reader should know before that."""
+    counts = "".join(
+        f'<span title="{MEANINGS[outcome]}">{badge(outcome, str(count))}</span>'
+        for outcome, count in count_outcomes(judgement.measured).items()
+    )
     caveats = []
     if any(verdict.scale == "sanity" for verdict in judgement.measured):
         caveats.append(
-            "These are small models on generated images: they show that a mechanism works, not "
-            "that a finding of a paper holds or fails."
+            "Small models on generated images show that a mechanism works, not that a finding of a "
+            "paper holds or fails."
         )
     if any(verdict.seen_once for verdict in judgement.measured):
-        caveats.append(
-            f"“Seen once” marks verdicts from fewer than {ENOUGH_SEEDS} trainings. One "
-            "training "
-            "refutes nothing."
-        )
-    return [f'<p class="quiet">{caveat}</p>' for caveat in caveats]
+        caveats.append(f"Fewer than {ENOUGH_SEEDS} trainings (“seen once”) refute nothing.")
+    return [
+        f'<p class="counts">{counts}</p>',
+        f'<p class="quiet">{" ".join(caveats)}</p>' if caveats else "",
+    ]
+
+
+def _paragraph(judgement: Judgement) -> list[str]:
+    """Return how the plot is read, and how many effects are certain or would be by chance."""
+    sentences = [*summary_sentences(judgement), *sentences_on_chance(judgement.measured)]
+    return [
+        "<details><summary>How to read the plot</summary>",
+        "<p>Each row is the main effect of a finding with its 95 % interval: 0 is no effect, 1 the "
+        "paper's value, or the size that matters where the paper has no number. Open marks have "
+        "neither; only their direction counts. Click a row to see the finding.</p>",
+        f"<p>{escape(' '.join(sentences))}</p></details>",
+    ]
 
 
 def _forest(judgement: Judgement) -> list[str]:
     plot = forest(judgement.measured)
-    if not plot:
-        return []
-    return [
-        '<p class="read"><b>How to read the plot.</b> Each row is the main effect of a finding '
-        "with its "
-        "95 % interval: 0 is no effect, 1 the paper's value, or the size that matters where the "
-        "paper "
-        "has no number. Open marks have neither; only their direction counts. Click a row to see "
-        "the "
-        "finding.</p>",
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Forest plot">{plot}</div>',
-    ]
-
-
-def _tally(judgement: Judgement) -> list[str]:
-    """How many findings have which verdict, by paper."""
-    shown = list(count_outcomes(judgement.measured))
-    heads = "".join(
-        f'<th scope="col" class="number" title="{MEANINGS[outcome]}">{badge(outcome)}</th>'
-        for outcome in shown
-    )
-    rows = ""
-    for paper, verdicts in by_paper(judgement.verdicts).items():
-        known = [verdict for verdict in verdicts if verdict.measured]
-        cells = "".join(
-            f'<td class="number">{sum(verdict.outcome == outcome for verdict in known)}</td>'
-            for outcome in shown
-        )
-        rows += (
-            f'<tr><th scope="row"><a href="#verdicts-{paper.key}">{escape(paper.authors)} '
-            f'({paper.year})</a></th>{cells}<td class="number quiet">{len(verdicts) - len(known)}'
-            "</td></tr>"
-        )
-    return [
-        '<div class="scroll" tabindex="0" role="region" aria-label="Verdicts by paper">'
-        f'<table class="tally"><thead><tr><th scope="col">paper</th>{heads}'
-        f'<th scope="col" class="number">not measured</th></tr></thead><tbody>{rows}</tbody>'
-        "</table></div>"
-    ]
+    region = '<div class="scroll" tabindex="0" role="region" aria-label="Forest plot">'
+    return [f"{region}{plot}</div>"] if plot else []
 
 
 def _who(judgement: Judgement) -> list[str]:
@@ -190,10 +163,6 @@ def _filters(judgement: Judgement) -> list[str]:
         "not measured</button>"
     )
     return [
-        '<p class="read"><b>How to read the pictures.</b> The dot is the measured effect and the '
-        "bar "
-        "its 95 % interval. The dotted line is no effect, ◇ the paper's number; the shaded side "
-        "counts as reproduced.</p>",
         '<div class="filters" role="search" aria-label="Filter verdicts" hidden>',
         f'<label>Paper <select id="verdict-paper"><option value="">all</option>{options}</select>'
         "</label>",
@@ -209,11 +178,16 @@ def _of_paper(
 ) -> list[str]:
     known = [verdict for verdict in verdicts if verdict.measured]
     rest = [verdict for verdict in verdicts if not verdict.measured]
-    number = f", arXiv {escape(paper.arxiv)}" if paper.arxiv else ""
+    counts = "".join(
+        f"{badge(outcome, str(count))}" for outcome, count in count_outcomes(known).items()
+    )
+    is_open = "" if judgement.inspected else " open"
     html = [
-        f'<section class="card verdicts" id="verdicts-{paper.key}" data-paper="{paper.key}">',
-        f"<h3>{escape(paper.authors)} ({paper.year})</h3>",
-        f'<p class="quiet">{escape(paper.title)}{number}</p>',
+        f'<details class="verdicts" id="verdicts-{paper.key}" data-paper="{paper.key}"{is_open}>',
+        f"<summary><b>{escape(paper.authors)} ({paper.year})</b> {counts}</summary>",
+        f'<p class="quiet">{arxiv_link(paper, paper.title)}. The dot is the measured effect and '
+        "the bar its 95 % interval. The dotted line is no effect, ◇ the paper's number; the shaded "
+        "side counts as reproduced.</p>",
     ]
     for verdict in known:
         html += guard.lines(f"The verdict on {verdict.claim.id}", _verdict, verdict)
@@ -224,14 +198,14 @@ def _of_paper(
             what = f"The verdict on {verdict.claim.id}"
             html.append(guard.text(what, _unmeasured, verdict, judgement))
         html.append("</ul></details>")
-    return [*html, "</section>"]
+    return [*html, "</details>"]
 
 
-def badge(outcome: Outcome) -> str:
-    """Symbol, word and colour."""
-    kind = outcome.replace(" ", "-")
-    sign = SIGNS[outcome]
-    return f'<span class="outcome outcome-{kind}"><i aria-hidden="true">{sign}</i>{outcome}</span>'
+def badge(outcome: Outcome, count: str = "") -> str:
+    """Return symbol, word and colour of a verdict, and how many have it."""
+    kind, sign = outcome.replace(" ", "-"), SIGNS[outcome]
+    words = f"{count} {outcome}".strip()
+    return f'<span class="outcome outcome-{kind}"><i aria-hidden="true">{sign}</i>{words}</span>'
 
 
 def _verdict(verdict: Verdict) -> list[str]:

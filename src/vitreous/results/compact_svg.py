@@ -44,9 +44,15 @@ def compact_svg(drawn: str, title: str, prefix: str) -> str:
     root = ElementTree.fromstring(drawn)
     size = {name: root.get(name, "0") for name in ("width", "height")}
     body = "".join(_group(root))
-    used = set(re.findall(r"url\(#([^)]*)\)", body))
-    gradients = "".join(_gradient(each, prefix) for each in root.iter() if each.get("id") in used)
-    body = body.replace("url(#", f"url(#{prefix}")
+    # Vega numbers gradients over all charts it ever drew; here they are numbered from 0
+    used = dict.fromkeys(re.findall(r"url\(#([^)]*)\)", body))
+    names = {name: f"{prefix}{number}" for number, name in enumerate(used)}
+    body = re.sub(r"url\(#([^)]*)\)", lambda found: f"url(#{names[found[1]]})", body)
+    gradients = "".join(
+        _gradient(each, names[each.get("id", "")])
+        for each in root.iter()
+        if each.get("id") in names
+    )
     defs = f"<defs>{gradients}</defs>" if gradients else ""
     return (
         f'<svg viewBox="0 0 {size["width"]} {size["height"]}" width="{size["width"]}" role="img" '
@@ -189,11 +195,10 @@ def _image(element: Element) -> str:
     return f'<image{_attributes(values)} preserveAspectRatio="none" image-rendering="pixelated"/>'
 
 
-def _gradient(element: Element, prefix: str) -> str:
+def _gradient(element: Element, name: str) -> str:
     stops = "".join(
         f'<stop offset="{stop.get("offset")}" stop-color="{stop.get("stop-color")}"/>'
         for stop in element
     )
     ends = {key: element.get(key, "") for key in ("x1", "x2", "y1", "y2") if element.get(key)}
-    names = _attributes({"id": f"{prefix}{element.get('id')}", **ends})
-    return f"<linearGradient{names}>{stops}</linearGradient>"
+    return f'<linearGradient id="{name}"{_attributes(ends)}>{stops}</linearGradient>'

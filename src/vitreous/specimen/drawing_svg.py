@@ -23,6 +23,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 FAINT = ' fill-opacity="0.68"'
 CENTRED = ' text-anchor="middle"'
 WIDTHS, MARGIN = (560, 840), 24  # a small drawing is not stretched over a page
+KEY_WIDTH = 1100  # of a legend that is drawn apart
 WIDEST, NARROWEST = 30.0, 9.0  # from box to box; what does not fit is folded, then wrapped
 PAD, GUTTER = 8, 8  # inside a panel, and between panels
 SLIMMEST = 56  # the least width of a panel that carries a caption
@@ -50,18 +51,35 @@ def draw(anatomies: Sequence[Anatomy], ink: str, paper: str | None) -> str:
     for anatomy in anatomies:
         body += sheet.band(anatomy, top)
         top += sheet.band_height(anatomy)
-    marks = list(sheet.legend([unit for anatomy in anatomies for unit in anatomy]))
-    body += [f'<g transform="translate({_n(x)} {_n(top + y)})">{mark}</g>' for x, y, mark in marks]
-    width, height = _n(sheet.width), _n(top + max(y for _, y, _ in marks) + 32)
-    size = f'width="{width}" height="{height}"'
+    key, height = sheet.key([unit for anatomy in anatomies for unit in anatomy], top)
+    return _document(sheet, anatomies, [*body, *key], height, paper)
+
+
+def draw_apart(anatomies: Sequence[Anatomy], ink: str) -> tuple[list[str], str]:
+    """A drawing for each model, on one scale, and the legend of all as a drawing of its own."""
+    sheet = _Sheet.fitting(anatomies, ink)
+    drawings = [
+        _document(sheet, [each], list(sheet.band(each, 6.0)), sheet.band_height(each), None)
+        for each in anatomies
+    ]
+    wide = replace(sheet, width=KEY_WIDTH)
+    key, height = wide.key([unit for anatomy in anatomies for unit in anatomy], 4.0)
+    return drawings, _document(wide, anatomies, key, height, None)
+
+
+def _document(
+    sheet: _Sheet, anatomies: Sequence[Anatomy], body: list[str], height: float, paper: str | None
+) -> str:
+    size = f'width="{_n(sheet.width)}" height="{_n(height)}"'
     names = ", ".join(anatomy.model for anatomy in anatomies)
     tallies = []
     for anatomy in anatomies:
         counts = ", ".join(f"{n} {kind}" for kind, n in anatomy.counts().items())
         tallies.append(f"{anatomy.model}: {counts}")
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" {size}'
-        f' fill="{ink}" font-family="{FONT}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'viewBox="0 0 {_n(sheet.width)} {_n(height)}" {size}'
+        f' fill="{sheet.ink}" font-family="{FONT}">',
         f"<title>Anatomy of {_x(names)}</title>",
         f"<desc>Units in order of depth. {_x('; '.join(tallies))}.</desc>",
     ]
@@ -163,6 +181,7 @@ class _Sheet:
         while len(name) > 1 and _title_width(anatomy, name) > self.room:
             name = name[:-2] + "…"
         right = FAINT + ' text-anchor="end"'
+        yield f'<g class="model" data-model="{_x(anatomy.model)}">'
         yield _text(MARGIN, top + 14, name, 16, ' font-weight="600"')
         yield _text(self.width - MARGIN, top + 14, _facts(anatomy), 12, right)
         heaviest = max((unit.parameters for unit in anatomy), default=0)
@@ -173,6 +192,7 @@ class _Sheet:
             for panel in row:
                 yield from self.panel(panel, x, y, heaviest)
                 x += self.panel_width(panel) + GUTTER
+        yield "</g>"
 
     def panel(self, panel: Panel, left: float, top: float, heaviest: int) -> Iterator[str]:
         """A stage: label, boxes under their arches, and below them what units have in common."""
@@ -228,7 +248,8 @@ class _Sheet:
         down = f'y="{_n(y)}" height="{_n(height)}" rx="{_n(min(3, width / 4))}"'
         more = f" – {len(slot)} alike, to {slot[-1].name}" if len(slot) > 1 else ""
         title = f"<title>{_x(_describe(unit) + more)}</title>"
-        yield f'<g class="unit" data-units="{len(slot)}">{title}'
+        names = _x(" ".join(unit.name for unit in slot))
+        yield f'<g class="unit" data-units="{len(slot)}" data-unit="{names}">{title}'
         yield f'<rect class="box" {across} {down}/>'
         if unit.kind == "attention":
             yield from self.attention(unit, x, y, width, height)
@@ -270,13 +291,15 @@ class _Sheet:
         stroke = f'stroke="{self.ink}" stroke-opacity="{opacity}"'
         return f'<path class="{role}" d="{path}" fill="none" {stroke}/>'
 
-    def legend(self, units: Sequence[Unit]) -> Iterator[tuple[float, float, str]]:
-        """What the marks mean, in columns: kinds, attention and the rest each begin a line."""
-        columns, line = int(self.room // 110), 0
+    def key(self, units: Sequence[Unit], top: float) -> tuple[list[str], float]:
+        """The legend in columns below `top`, and where it ends; each group begins a line."""
+        columns, y, lines = int(self.room // 110), top, []
         for marks in filter(None, self.marks(units)):
             for i, mark in enumerate(marks):
-                yield MARGIN + 110 * (i % columns), 21 * (line + i // columns), mark
-            line += math.ceil(len(marks) / columns)
+                place = f"{_n(MARGIN + 110 * (i % columns))} {_n(y + 21 * (i // columns))}"
+                lines.append(f'<g transform="translate({place})">{mark}</g>')
+            y += 21 * math.ceil(len(marks) / columns)
+        return lines, y + 11
 
     def marks(self, units: Sequence[Unit]) -> list[list[str]]:
         """Only the marks that occur in the drawing, each at the origin."""
@@ -373,4 +396,4 @@ def _n(number: float) -> str:
 
 def _x(words: str) -> str:
     """Text for XML, which has no control characters at all."""
-    return escape("".join(c if c >= " " else "\ufffd" for c in words))
+    return escape("".join(c if c >= " " else "\ufffd" for c in words), {'"': "&quot;"})

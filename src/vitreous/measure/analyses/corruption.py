@@ -70,6 +70,7 @@ class CorruptionAnalysis(ShiftAnalysis):
         "the authors of CIFAR-10-C (Hendrycks & Dietterich 2019) measure robustness.",
         order=1,
         headline=9,
+        key=7,
     )
 
     def __post_init__(self) -> None:

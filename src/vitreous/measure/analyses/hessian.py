@@ -110,6 +110,7 @@ class HessianSpectrum(Analysis):
         "others find the opposite order (Chen et al. 2022).",
         order=1,
         headline=10,
+        key=6,
     )
     split = "train"
     limit = 256

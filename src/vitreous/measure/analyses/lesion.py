@@ -105,6 +105,7 @@ class Lesion(Analysis):
         "67.1 % (d'Ascoli et al. 2021).",
         order=1,
         headline=8,
+        key=3,
     )
 
     def __post_init__(self) -> None:

@@ -49,6 +49,7 @@ class AttentionDistance(PerHead):
         "globally (Dosovitskiy et al. 2021, Fig. 7; Raghu et al. 2021, Fig. 3).",
         order=1,
         headline=3,
+        key=2,
     )
     value = estimate(
         "Attention-weighted distance, mean over queries and images.",

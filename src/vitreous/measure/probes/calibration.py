@@ -155,6 +155,7 @@ class Calibration(Probe):
         "(Park & Kim 2022, appendix E).",
         order=1,
         headline=2,
+        key=8,
     )
     bins: int = 10
 

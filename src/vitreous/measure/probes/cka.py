@@ -127,6 +127,7 @@ class CKA(Probe):
         "al. 2021, Fig. 1; Park & Kim 2022, Fig. 10).",
         order=1,
         headline=6,
+        key=1,
     )
 
     def __post_init__(self) -> None:

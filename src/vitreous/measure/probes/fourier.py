@@ -108,6 +108,7 @@ class Fourier(Probe):
         "(Park & Kim 2022, Fig. 2 and 8).",
         order=1,
         headline=5,
+        key=4,
     )
     sites = ("before", "out")
     columns = (

@@ -54,6 +54,7 @@ class Variance(PerImage):
         "9).",
         order=2,
         headline=4,
+        key=5,
     )
     sites = ("before", "out")
     value = (

@@ -1,0 +1,103 @@
+"""The first screen: the models, three sentences, the attention explorer and three key charts."""
+
+from __future__ import annotations
+
+from vitreous.measure.inspection import Inspection
+from vitreous.measure.section import section_of, sentences_of
+from vitreous.report import attention, models
+from vitreous.report.cards import chart_place, findings, mark_models
+from vitreous.report.guard import Guard
+from vitreous.results import Result
+from vitreous.results.words import escape
+
+SENTENCES = KEY_CHARTS = 3
+
+
+def overview_section(inspection: Inspection, names: list[str], guard: Guard) -> list[str]:
+    """Return the lines of the first screen."""
+    shown = key_charts(inspection, names)
+    explorer = ""
+    maps = dict(inspection).get("attention_maps")
+    if maps is not None and attention.has_maps(maps):
+        explorer = guard.text("The attention explorer", attention.attention_viewer, maps, True)
+    lines = [
+        f'<section id="first" aria-label="Overview"{"" if explorer else " data-plain"}>',
+        '<div class="card" id="summary"><h2>Models</h2>',
+        guard.text("The table of the models", models.models_table, inspection, names, True),
+        guard.text("The legend of kinds", models.kinds_legend, inspection),
+        *guard.lines("The summary", _sentences, inspection, names, shown, guard),
+        "</div>",
+    ]
+    if explorer:
+        lines += ['<div class="card" id="explorer"><h2>Attention</h2>', explorer, "</div>"]
+    if shown:
+        lines.append('<div class="keys">')
+        for name in shown:
+            what = f"The key chart of {name}"
+            lines += guard.lines(what, _key_chart, inspection[name], names, guard)
+        lines.append("</div>")
+    return [*lines, "</section>"]
+
+
+def key_charts(inspection: Inspection, names: list[str]) -> list[str]:
+    """Return the measurements whose first chart is shown on the first screen.
+
+    Every measurement that may be shown there says so with its place (`Section.key`). Those that
+    concern fewer than half of the models are left out, so that a report of ResNets does not open
+    with the attention of the one ViT among them.
+    """
+    ranked = sorted(
+        (place, name)
+        for name, result in inspection.items()
+        if (place := section_of(name, result).key)
+    )
+    wanted = [name for _, name in ranked if _covers(inspection[name], names)]
+    return wanted[:KEY_CHARTS]
+
+
+def _covers(result: Result, names: list[str]) -> bool:
+    if result.table.empty or not result.views or "model" not in result.table:
+        return False
+    present = set(map(str, result.table["model"].unique()))
+    return 2 * sum(name in present for name in names) >= len(names)
+
+
+def _sentences(
+    inspection: Inspection, names: list[str], shown: list[str], guard: Guard
+) -> list[str]:
+    """Return up to three sentences, each with a link to its card.
+
+    Key charts have a sentence of their own, so other measurements come first.
+    """
+    headlines = {
+        name: place
+        for name, result in inspection.items()
+        if (place := section_of(name, result).headline)
+    }
+    ordered = sorted(headlines, key=lambda name: (name in shown, headlines[name]))
+    items: list[str] = []
+    for name in ordered:
+        if len(items) < SENTENCES:
+            items += guard.lines(f"The findings of {name}", _headline, inspection, name, names)
+    return ["<ul>", *items, "</ul>"] if items else []
+
+
+def _headline(inspection: Inspection, name: str, names: list[str]) -> list[str]:
+    sentences = sentences_of(inspection[name])
+    title = section_of(name, inspection[name]).title
+    link = f'<a class="where" href="#{name}" aria-label="{escape(title)}">→</a>'
+    return [f"<li>{mark_models(sentences[0], names)} {link}</li>"] if sentences else []
+
+
+def _key_chart(result: Result, names: list[str], guard: Guard) -> list[str]:
+    """Return a small copy of the first chart of a card, with its sentence and a link to it."""
+    title = section_of(result.name, result).title
+    place, name = f"key-{result.name}-0", escape(result.name)
+    sentences = guard.lines(f"The findings of {result.name}", findings, result, names)
+    return [
+        f'<figure class="card key"><figcaption><h3><a href="#{name}">{escape(title)}</a></h3>'
+        "</figcaption>",
+        chart_place(place, f"{result.name}-0", title),
+        *sentences[:1],
+        "</figure>",
+    ]
