@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import time
+import subprocess
+import sys
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -13,11 +13,16 @@ from claims.reachable import NOT_FOUND, Evidences, reach, verdicts_by_structure
 from contracts.test_claims import cases
 from vitreous import claims
 from vitreous.claims.book import Claim
-from vitreous.claims.loading import EXHIBITS, INDEX, load_evidence
-from vitreous.claims.verdicts import judge
-from vitreous.storage.atomic_files import read_json
 
 ROOT = Path(__file__).resolve().parents[2]
+JUDGE = """
+import sys, time
+from vitreous import claims
+from vitreous.claims.loading import load_evidence
+from vitreous.claims.verdicts import judge
+verdicts = judge(load_evidence(sys.argv[1]), claims.every_claim())
+print(len(verdicts), "torch" in sys.modules, time.process_time())
+"""
 
 
 @pytest.mark.parametrize("claim", claims.every_claim(), ids=lambda claim: claim.id)
@@ -41,13 +46,16 @@ def test_a_failed_precondition_says_what_would_meet_it(claim: Claim) -> None:
 
 
 def test_judging_a_whole_study_takes_less_than_two_seconds(tmp_path: Path) -> None:
-    """All networks and checkpoints of `vitreous study sanity`, which has one seed; all claims."""
+    """All three seeds of `vitreous study sanity`, 391 trainings, and all claims, from the start of
+    Python on. The best of three: what else the machine does costs processor time, too."""
     [path] = sorted((ROOT / "results").glob("sanity-*.zip"))[-1:]
     ZipFile(path).extractall(tmp_path)
-    for index in tmp_path.glob(f"{EXHIBITS}/*/{INDEX}"):
-        if read_json(index)["facts"]["seed"] != 0:
-            shutil.rmtree(index.parent)
-    begun = time.process_time()
-    verdicts = judge(load_evidence(tmp_path), claims.every_claim())
-    assert time.process_time() - begun < 2
-    assert len(verdicts) == len(claims.every_claim())
+    taken: list[float] = []
+    while len(taken) < 3 and min(taken, default=2.0) >= 2:
+        done = subprocess.run(
+            [sys.executable, "-c", JUDGE, str(tmp_path)], capture_output=True, check=True, text=True
+        )
+        count, imported, seconds = done.stdout.split()
+        assert (int(count), imported) == (len(claims.every_claim()), "False")
+        taken.append(float(seconds))
+    assert min(taken) < 2

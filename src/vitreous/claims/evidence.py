@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
+from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 
+from vitreous.claims.evidence_item import EvidenceItem as EvidenceItem
+from vitreous.claims.evidence_item import Rows as Rows
+from vitreous.claims.evidence_item import Unreadable as Unreadable
 from vitreous.claims.facts import Facts, check_facts, describe_facts, same_facts
-from vitreous.claims.no_replicates import Remedy, check_replicates
-from vitreous.claims.quantity import Array, Quantity, replicates_from_interval
+from vitreous.claims.quantity import Array, Quantity
 from vitreous.errors import VitreousError
-from vitreous.results import Result
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import NDArray
 
 Scale = Literal["sanity", "ten", "hundred"]
 """The embedded world; real images of few classes, as CIFAR-10; real images of many, as
@@ -38,86 +35,6 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
-class EvidenceItem:
-    """One trained model at one checkpoint, and the results measured on it.
-
-    Parameters
-    ----------
-    facts
-        What is known of the model and its training.
-    results
-        Results by the name of the measurement.
-    name
-        What the results call the model.
-    other
-        What they call the second model, where two were measured together.
-    classes
-        Number of classes of its images; 0 where only the results say it.
-    known
-        What `marks` returns, where it is known without reading the results.
-    left_out
-        Measurements that do not apply to the model, and why.
-    remedy
-        How one of its results is measured again, where they have to have replicates. None if
-        intervals will do.
-    """
-
-    facts: Facts
-    results: Mapping[str, Result]
-    name: str
-    other: str = ""
-    classes: int = 0
-    known: Mapping[str, tuple[str, str]] | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    remedy: Remedy | None = None
-
-    @property
-    def seed(self) -> int:
-        return int(self.facts.get("seed", 0))
-
-    def marks(self) -> Mapping[str, tuple[str, str]]:
-        """For every result the version that measured it and the fingerprint of its images."""
-        if self.known is not None:
-            return self.known
-        return {name: marks(result) for name, result in self.results.items()}
-
-    def count_classes(self) -> int:
-        """Number of classes of its images."""
-        counts = (r.about.get("data", {}).get("classes", 0) for r in self.results.values())
-        return self.classes or max(counts, default=0)
-
-    @cached_property
-    def readings(self) -> dict[Any, Array]:
-        """Numbers that claims have read off it; many claims begin with the same one."""
-        return {}
-
-    @cached_property
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """By result, the rows that are about this model."""
-        return {}
-
-    def rows(self, measurement: str) -> Rows:
-        """The rows of a result that are about this model."""
-        result = self.results[measurement]
-        if measurement not in self.tables:
-            table = result.table
-            if "model" in table and self.name:
-                about_it = table["model"].to_numpy() == self.name
-                table = table if about_it.all() else table[about_it]
-            self.tables[measurement] = table
-        return Rows(self, result, self.tables[measurement])
-
-
-def marks(result: Result) -> tuple[str, str]:
-    """The version that measured a result and the fingerprint of its images.
-
-    Results are compared only if they agree in both.
-    """
-    version = result.about.get("versions", {}).get("vitreous", "")
-    return str(version), str(result.about.get("data", {}).get("fingerprint", ""))
-
-
-@dataclass(frozen=True)
 class Need:
     """A result of a model that a claim reads."""
 
@@ -126,83 +43,6 @@ class Need:
 
     def __str__(self) -> str:
         return f"{self.result} of {describe_facts(self.facts)}"
-
-
-class Unreadable(Exception):
-    """A result does not contain what a claim reads."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of one result that are about one model.
-
-    A study has hundreds of results, and a reading often looks at one row of each: which rows are
-    chosen is kept as a mask, and the table of the chosen rows is made only if it is asked for.
-    """
-
-    item: EvidenceItem
-    result: Result
-    source: pd.DataFrame
-    chosen: NDArray[np.bool_] | None = None
-    """Which rows of `source`; None for all."""
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        """The chosen rows."""
-        return self.source if self.chosen is None else self.source[self.chosen]
-
-    def __len__(self) -> int:
-        return len(self.source) if self.chosen is None else int(self.chosen.sum())
-
-    def where(self, **wanted: Any) -> Rows:
-        """The rows with these entries; a tuple stands for any of its entries."""
-        chosen = np.ones(len(self.source), bool) if self.chosen is None else self.chosen.copy()
-        for column, value in wanted.items():
-            entries = self.source[column]
-            if isinstance(value, (tuple, list)):
-                chosen &= entries.isin(value).to_numpy(dtype=bool)
-            else:
-                chosen &= entries.to_numpy() == value  # three times as fast as pandas' comparison
-        return Rows(self.item, self.result, self.source, chosen)
-
-    def replicates(self, column: str = "value") -> Array | None:
-        """(1 + replicates, rows) of a column: the values, then one row per resample; None if not
-        kept."""
-        if column not in self.result.replicates:
-            return None
-        index = self.source.index if self.chosen is None else self.source.index[self.chosen]
-        drawn = self.result.draws(column, self.result.table.index.get_indexer(index))
-        return drawn if np.isfinite(drawn[1:]).any() else None
-
-    def draws(self, column: str = "value") -> Array:
-        """(1 + replicates, rows) of a column, made up from its interval where no replicates are
-        kept."""
-        if not len(self):
-            facts = describe_facts(self.item.facts)
-            raise Unreadable(f"{self.result.name} of {facts} has no such rows")
-        kept = self.replicates(column)
-        if kept is not None:
-            return kept
-        ends = ("low", "high") if column == "value" else (f"{column}_low", f"{column}_high")
-        values = self.table[column].to_numpy(dtype=np.float64)
-        low, high = (
-            self.table[end].to_numpy(dtype=np.float64) if end in self.table else values
-            for end in ends
-        )
-        if self.item.remedy is not None and (low < high).any():
-            check_replicates(self.result, self.item.facts, self.item.remedy)
-        place = (self.result.name, column, str(len(values)), str(self.table.index[0]))
-        name = "/".join((describe_facts(self.item.facts), *place))
-        return replicates_from_interval(name, values, low, high)
-
-    def one(self, column: str = "value") -> Array:
-        """(1 + replicates,) of the only row."""
-        if len(self) != 1:
-            facts = describe_facts(self.item.facts)
-            raise Unreadable(
-                f"{self.result.name} of {facts} has {len(self)} rows where one is read"
-            )
-        return self.draws(column)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -306,12 +146,17 @@ class Query:
             facts = {"checkpoint": "start", **{k: v for k, v in facts.items() if v is not None}}
         wanted = check_facts(model, facts)
         anywhere = "data" in wanted or model == "identities"
-        chosen = [
-            item
-            for item in (self.others if anywhere else self.items)
-            if item.facts["model"] == model and same_facts(item.facts, wanted)
-        ]
+        by_model = self._others_by_model if anywhere else self._items_by_model
+        chosen = [item for item in by_model.get(model, ()) if same_facts(item.facts, wanted)]
         return Trainings(wanted, chosen, self)
+
+    @cached_property
+    def _items_by_model(self) -> dict[str, list[EvidenceItem]]:
+        return _by_model(self.items)
+
+    @cached_property
+    def _others_by_model(self) -> dict[str, list[EvidenceItem]]:
+        return _by_model(self.others)
 
     def at(self, hundred: float, ten: float | None = None, sanity: float | None = None) -> float:
         """A size by scale; what is not given is as for many classes."""
@@ -326,6 +171,14 @@ class Query:
     @property
     def sanity(self) -> bool:
         return self.scale == "sanity"
+
+
+def _by_model(items: Iterable[EvidenceItem]) -> dict[str, list[EvidenceItem]]:
+    """Items by the model that they are about: a claim asks for one, and a study has hundreds."""
+    found: dict[str, list[EvidenceItem]] = {}
+    for item in items:
+        found.setdefault(str(item.facts["model"]), []).append(item)
+    return found
 
 
 class Evidence:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from vitreous.errors import UnknownName, VitreousError
@@ -101,14 +101,12 @@ def check_facts(model: str, facts: Facts) -> dict[str, Any]:
     return {"model": model, **{name: facts[name] for name in FACTS if facts.get(name) is not None}}
 
 
-def same_facts(facts: Facts, wanted: Facts, ignore: Iterable[str] = LEFT_OPEN) -> bool:
+def same_facts(facts: Facts, wanted: Facts, ignore: Collection[str] = LEFT_OPEN) -> bool:
     """Whether two sets of facts describe the same model, apart from what `wanted` leaves open."""
-    free = set(ignore) - set(wanted)
-    one, other = (
-        {name: value for name, value in each.items() if name not in free}
-        for each in (facts, wanted)
-    )
-    return one == other
+    for name, value in wanted.items():
+        if name not in facts or facts[name] != value:
+            return False
+    return all(name in wanted or name in ignore for name in facts)
 
 
 def describe_facts(facts: Facts) -> str:

@@ -24,7 +24,8 @@ from vitreous.claims.facts import (
 )
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
-from vitreous.results.files import INDEX_NAME, REMEDY, load_indexed, load_result, read_index
+from vitreous.results.files import INDEX_NAME, REMEDY, read_index
+from vitreous.results.stored import StoredResult
 from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
@@ -91,8 +92,7 @@ def load_evidence(
     try:
         headers = read_index(home)["results"]
         readers = {
-            name: partial(load_indexed, Result, home, name, header)
-            for name, header in headers.items()
+            name: partial(_open_indexed, home, name, header) for name, header in headers.items()
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
@@ -104,6 +104,13 @@ def load_evidence(
     return Evidence([replace(each, remedy=remedy) for each in evidence.items], evidence.not_judged)
 
 
+def _open_indexed(home: Path, name: str, header: dict[str, Any] | None) -> StoredResult:
+    """One of the results of an inspection; the index of Vitreous 0.1 has no headers."""
+    if header is None:
+        return StoredResult.open(home / f"{name}.json")
+    return StoredResult.of_header(header, home / INDEX_NAME)
+
+
 def load_item(folder: Path, *, approximate: bool = False) -> EvidenceItem:
     """One item of a study; a result that was deleted is missing."""
     try:
@@ -112,7 +119,7 @@ def load_item(folder: Path, *, approximate: bool = False) -> EvidenceItem:
         marks = {name: (str(mark[0]), str(mark[1])) for name, mark in index["results"].items()}
         checksums = index.get("checksums", {})
         readers = {
-            name: partial(load_result, Result, folder / f"{name}.json", checksums.get(name))
+            name: partial(StoredResult.open, folder / f"{name}.json", checksums.get(name))
             for name in marks
             if (folder / f"{name}.json").is_file()
         }
@@ -239,4 +246,4 @@ def _data_name(result: Result) -> str:
 
 
 def _is_about(result: Result, model: str) -> bool:
-    return "model" not in result.table or bool((result.table["model"] == model).any())
+    return "model" not in result.column_names or bool((result.entries("model") == model).any())

@@ -73,7 +73,8 @@ def robustness(rows: Rows) -> Array:
 def recorded(rows: Rows, measure: str) -> Array:
     """What the record of a training has in its last epoch."""
     chosen = rows.where(measure=measure)
-    return Rows(chosen.item, chosen.result, chosen.table.sort_values("epoch").tail(1)).one()
+    epochs = chosen.numbers("epoch")
+    return chosen.select(epochs == epochs.max(initial=0)).one()
 
 
 def train_nll(trainings: Trainings) -> Quantity:
@@ -98,11 +99,11 @@ def _resampled_batches(rows: Rows, counted: Callable[[Array], Any], values: bool
 
     `counted` says which eigenvalues are averaged over (`values`), or which share of them is taken.
     """
-    table = rows.where(measure="eigenvalue").table
-    if table.empty:
+    found = rows.where(measure="eigenvalue")
+    if not len(found):
         raise Unreadable(f"hessian of {rows.item.name} has no eigenvalues")
-    numbers = table["batch"].to_numpy(dtype=np.int64)
-    eigenvalues = table["value"].to_numpy(dtype=np.float64)
+    numbers = found.entries("batch").astype(np.int64)
+    eigenvalues = found.numbers()
     chosen = counted(eigenvalues).astype(np.float64)
     total = np.bincount(numbers, chosen * eigenvalues if values else chosen)
     count = np.bincount(numbers, chosen if values else np.ones_like(chosen))
@@ -116,7 +117,7 @@ def nep(rows: Rows) -> Array:
     """Share of negative ones among the largest Hessian eigenvalues (in absolute value) of
     batches."""
     found = _resampled_batches(rows, lambda each: each < 0, values=False)
-    batches = rows.where(measure="eigenvalue").table["batch"].nunique()
+    batches = len(set(rows.where(measure="eigenvalue").entries("batch")))
     return np.concatenate([found[:1], share_replicates(found[0], found[1:], batches)])
 
 
@@ -137,11 +138,9 @@ def variances(rows: Rows, kind: str | tuple[str, ...] | None = None) -> Array:
 
 def column(rows: Rows, name: str) -> Array:
     """A column that is no measurement, such as depth, for every reading the same."""
-    if rows.table.empty:
+    if not len(rows):
         raise Unreadable(f"{rows.result.name} of {rows.item.name} has no such rows")
-    return np.broadcast_to(
-        rows.table[name].to_numpy(dtype=np.float64), (1 + REPLICATES, len(rows.table))
-    )
+    return np.broadcast_to(rows.numbers(name), (1 + REPLICATES, len(rows)))
 
 
 @reads("identities")
@@ -197,13 +196,15 @@ def of_model(
 def head_distances(rows: Rows, blocks: int = 1) -> Array:
     """Of every head of the first attention units, relative to uniform attention, which looks
     everywhere alike."""
-    first = rows.table["unit"].isin(rows.table["unit"].unique()[:blocks])
-    chosen = Rows(rows.item, rows.result, rows.table[first])
+    units = tuple(dict.fromkeys(rows.entries("unit")))
+    chosen = rows.where(unit=units[:blocks])
     return chosen.draws() / column(chosen, "uniform")
 
 
 @reads("attention_distance")
 def unit_distances(rows: Rows) -> Array:
     """Mean over heads of every attention unit, in order, relative to uniform attention."""
-    chosen = Rows(rows.item, rows.result, rows.table.drop_duplicates("unit"))
+    units = rows.entries("unit")
+    first = np.arange(len(units)) == [list(units).index(unit) for unit in units]
+    chosen = rows.select(first)
     return chosen.draws("mean") / column(chosen, "uniform")

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, isnan, log, nan, sqrt
+from math import exp, isfinite, isnan, log, nan, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,8 @@ MANY = 1e6
 """Degrees of freedom of a variance that is known."""
 STEPS = 45
 """Of bisection: thirteen digits."""
+NEWTON = 14
+"""Steps of Newton's method: thirteen digits, also of two trainings, where it begins far away."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +219,22 @@ def critical_value(freedom: float, weight: Any, level: float = LEVEL) -> Any:
         return np.full(weight.shape, trainings)
     if (weight == 0).all():
         return np.full(weight.shape, images)
-    ends = (np.full(weight.shape, end) for end in sorted((images, trainings)))
-    return _bisect(lambda each: two_sided_p(each, freedom, weight) < level, *ends)
+    found = np.full(weight.shape, min(images, trainings))
+    for _ in range(NEWTON):  # the p-value is convex, so this comes from below and never too far
+        density = _two_sided_density(found, freedom, weight)
+        found = found + (two_sided_p(found, freedom, weight) - level) / density
+    return found
+
+
+def _two_sided_density(statistic: Any, freedom: float, weight: Any) -> Any:
+    """How fast `two_sided_p` falls."""
+    from scipy.special import gammaln
+
+    def density(degrees: float) -> Any:
+        scale = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * log(degrees * pi)
+        return np.exp(scale - (degrees + 1) / 2 * np.log1p(np.square(statistic) / degrees))
+
+    return 2 * (weight * density(max(freedom, 1.0)) + (1 - weight) * density(REPLICATES - 1))
 
 
 def _bisect(beyond: Callable[[Any], Any], inside: Any, outside: Any) -> Any:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import glob
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -27,12 +28,14 @@ from vitreous.storage.atomic_files import (
     Damaged,
     explain_write_errors,
     read_json,
+    read_json_and_checksum,
     write_bytes,
     write_json,
 )
-from vitreous.storage.fingerprints import checksum
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from vitreous.results.result import Result
 
 FORMAT = 1
@@ -109,21 +112,22 @@ def _table_bytes(result: Result) -> bytes:
 
 def load_result(kind: type[R], path: Path, expected: str | None = None) -> R:
     """Load a result from its `.json` or a folder with one; `expected` is the header's checksum."""
-    path = _find_header(path.expanduser())
-    return decode_result(kind, _read_header(path, expected), path)
+    path = find_header(path.expanduser())
+    return decode_result(kind, read_header(path, expected), path)
 
 
 def is_intact(path: Path, expected: str | None) -> bool:
     """Whether a result is there and all its files are as they were saved."""
     try:
-        for file in _read_header(path, expected)["files"].values():
-            _read_data(path, **file)
+        for file in read_header(path, expected)["files"].values():
+            read_data(path, **file)
     except (VitreousError, KeyError, TypeError, AttributeError):
         return False
     return True
 
 
-def _find_header(path: Path) -> Path:
+def find_header(path: Path) -> Path:
+    """Return the header that a path stands for: itself, or the only one in that folder."""
     if path.is_file():
         return path
     headers = sorted(path.glob("*.json"))
@@ -137,17 +141,18 @@ def _find_header(path: Path) -> Path:
     raise VitreousError(f"{str(path)!r} holds {len(headers)} results; choose one of {names}.")
 
 
-def _read_header(path: Path, expected: str | None) -> Header:
+def read_header(path: Path, expected: str | None) -> Header:
+    """Read a header; `expected` is its checksum, where that is known."""
     try:
-        header = read_json(path)
+        header, found = read_json_and_checksum(path)
     except Damaged as error:
         raise _damaged(path, error.why) from None
-    if expected is not None and checksum(header) != expected:
+    if expected is not None and found != expected:
         raise _damaged(path, "it is not the result that the index beside it names")
     return header
 
 
-def _read_data(path: Path, name: str, sha256: str) -> bytes:
+def read_data(path: Path, name: str, sha256: str) -> bytes:
     """Return the content of a data file beside the header `path`, checked."""
     file = path.with_name(Path(name).name)
     if not file.is_file():
@@ -165,44 +170,74 @@ def _read_data(path: Path, name: str, sha256: str) -> bytes:
 
 def decode_result(kind: type[R], header: Mapping[str, Any], path: Path) -> R:
     """Return the result of a header that is in the file `path`; the data files are beside it."""
-    from pyarrow import BufferReader  # type: ignore[import-untyped]
-    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
     from safetensors.numpy import load
 
-    try:
+    check_format(header, path)
+    with explain_damage(path):
+        files = header["files"]
+        return kind(
+            name=header["name"],
+            table=to_pandas(read_arrow_table(header, path)),
+            columns=tuple(Column(**column) for column in header["columns"]),
+            views=tuple(View.from_dict(view) for view in header["views"]),
+            arrays=load(read_data(path, **files["arrays"])) if "arrays" in files else {},
+            about=header["about"],
+            replicates=read_replicates(header, path),
+        )
+
+
+def check_format(header: Mapping[str, Any], path: Path) -> None:
+    """Refuse a header of a newer version."""
+    with explain_damage(path):
         version = header["format"]
-        columns, views = header["columns"], header["views"]
-    except (KeyError, TypeError) as error:
-        raise _damaged(path, f"{type(error).__name__} {error}") from None
     if not isinstance(version, int) or version > FORMAT:
         raise VitreousError(
             f"{str(path)!r} has format {version} and this Vitreous reads up to {FORMAT}; install a "
             "newer Vitreous."
         )
+
+
+@contextmanager
+def explain_damage(path: Path) -> Iterator[None]:
+    """Turn what a damaged header makes of reading into an error that says so."""
     try:
-        data = {part: _read_data(path, **file) for part, file in header["files"].items()}
-        # pandas.read_parquet takes twice as long: tables are small, and a study has hundreds
-        parquet = ParquetFile(BufferReader(data["table"]))
-        columns_read = parquet.read(use_threads=False)
-        table = columns_read.to_pandas(
-            use_threads=False, ignore_metadata=_is_plain(columns_read.schema.pandas_metadata)
-        )
-        tensors = load(data["replicates"]) if "replicates" in data else {}
-        names = [name.removesuffix("/spread") for name in tensors if name.endswith("/spread")]
-        return kind(
-            name=header["name"],
-            table=table,
-            columns=tuple(Column(**column) for column in columns),
-            views=tuple(View.from_dict(view) for view in views),
-            arrays=load(data["arrays"]) if "arrays" in data else {},
-            about=header["about"],
-            replicates={
-                name: Replicates(tensors[f"{name}/deviations"], tensors[f"{name}/spread"])
-                for name in names
-            },
-        )
+        yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__} {error}") from None
+
+
+def read_arrow_table(header: Mapping[str, Any], path: Path) -> Any:
+    """Return the table of a result as pyarrow reads it."""
+    from pyarrow import BufferReader  # type: ignore[import-untyped]
+    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
+
+    with explain_damage(path):
+        # pandas.read_parquet takes twice as long: tables are small, and a study has hundreds
+        content = read_data(path, **header["files"]["table"])
+        return ParquetFile(BufferReader(content)).read(use_threads=False)
+
+
+def to_pandas(table: Any) -> pd.DataFrame:
+    """Return a pyarrow table as the pandas table that was saved."""
+    plain = _is_plain(table.schema.pandas_metadata)
+    converted: pd.DataFrame = table.to_pandas(use_threads=False, ignore_metadata=plain)
+    return converted
+
+
+def read_replicates(header: Mapping[str, Any], path: Path) -> dict[str, Replicates]:
+    """Return the replicates of a result by column."""
+    from safetensors.numpy import load
+
+    with explain_damage(path):
+        files = header["files"]
+        if "replicates" not in files:
+            return {}
+        tensors = load(read_data(path, **files["replicates"]))
+        names = [name.removesuffix("/spread") for name in tensors if name.endswith("/spread")]
+        return {
+            name: Replicates(tensors[f"{name}/deviations"], tensors[f"{name}/spread"])
+            for name in names
+        }
 
 
 def _is_plain(metadata: Mapping[str, Any] | None) -> bool:

@@ -168,6 +168,26 @@ class Result:
         known = self.table.columns
         raise UnknownName("column", name, known, f"Columns are {', '.join(known)}.")
 
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns of the table."""
+        return tuple(map(str, self.table.columns))
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows of the table."""
+        return len(self.table)
+
+    def entries(self, column: str) -> np.ndarray:
+        """Return the entries of a column as an array.
+
+        Examples
+        --------
+        >>> result.entries("unit")[:2]
+        array(['patch_embed', 'blocks.0.attn'], dtype=object)
+        """
+        return self.table[column].to_numpy()
+
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of the table."""
         return self.table.copy()
@@ -257,7 +277,7 @@ class Result:
                 f"Result {self.name!r} has no replicates of {column!r} (it has {known}); results "
                 "of Vitreous 0.1 have none, measure them again."
             )
-        values = self.table[column].to_numpy(dtype=np.float64)
+        values = np.asarray(self.entries(column), dtype=np.float64)
         replicates = self.replicates[column]
         if rows is not None:
             values, replicates = values[np.asarray(rows)], replicates.take(rows)

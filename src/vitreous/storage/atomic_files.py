@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitreous.errors import VitreousError
-from vitreous.storage.fingerprints import checksum
+from vitreous.storage.fingerprints import checksum, checksum_of_parsed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -106,6 +106,12 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
     """Read what `write_json` wrote, without the checksum; raise `Damaged` if the content has
     changed."""
+    return read_json_and_checksum(path, strict=strict)[0]
+
+
+def read_json_and_checksum(path: Path, *, strict: bool = False) -> tuple[dict[str, Any], str]:
+    """Read what `write_json` wrote, and the checksum of the rest; raise `Damaged` if they do not
+    match."""
     try:
         value = json.loads(_read_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -113,11 +119,12 @@ def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Damaged(path, f"an object was written and a {type(value).__name__} is there")
     expected = value.pop(CHECKSUM_FIELD, None)
+    found = checksum_of_parsed(value)
     if expected is None:
         _warn_without_checksum(path, strict)
-    elif expected != checksum(value):
+    elif expected != found:
         raise Damaged(path, "its checksum does not match")
-    return value
+    return value, found
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:

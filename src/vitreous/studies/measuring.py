@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from vitreous.claims.evidence import marks
+from vitreous.claims.evidence_item import marks
 from vitreous.claims.facts import describe_facts, write_older_words
 from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.data import load as load_images

@@ -25,9 +25,12 @@ def course(
     rows: Rows, measure: str, reading: str = "", heads: Literal["mean", "max"] = "mean"
 ) -> pd.DataFrame:
     """A measure by epoch (rows) and layer (columns), over heads as their mean or 'max'."""
-    table = rows.where(measure=measure, reading=reading).table
-    if table.empty:
+    import pandas as pd  # here, so that it is no part of start-up
+
+    found = rows.where(measure=measure, reading=reading)
+    if not len(found):
         raise Unreadable(f"The record of {rows.item.name} has no {f'{reading} {measure}'.strip()}")
+    table = pd.DataFrame({name: found.entries(name) for name in ("epoch", "layer", "value")})
     return table.groupby(["epoch", "layer"])["value"].agg(heads).unstack()
 
 

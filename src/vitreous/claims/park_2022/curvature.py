@@ -25,18 +25,14 @@ def rise(rows: Rows, radius: float, term: str = "") -> Array:
     is infinite. With `l2` that of ½ · decay · |w|² is added, with `norms` that of decay · Σ‖W‖, as
     the paper has it (X-32)."""
     rings = rows.where(part="ring")
-    ring = Rows(
-        rings.item,
-        rings.result,
-        rings.table[np.isclose(rings.table["radius"].astype(float), radius)],
-    )
-    if ring.table.empty:
+    ring = rings.select(np.isclose(rings.numbers("radius"), radius))
+    if not len(ring):
         raise Unreadable(
             f"landscape of {rows.item.name} has no ring of radius {radius:g}; 21 points have one"
         )
     found = ring.one()
     if term:
-        found = found + {"l2": 1.0, "norms": DECAY}[term] * float(ring.table[term].iloc[0])
+        found = found + {"l2": 1.0, "norms": DECAY}[term] * float(ring.numbers(term)[0])
     return np.where(np.isnan(found), np.inf, found)
 
 
@@ -69,12 +65,12 @@ def turning(rows: Rows) -> Array:
 
 
 def _way(rows: Rows, column: str) -> Array:
-    checkpoints = rows.where(drawn=True).table
-    if np.isfinite(checkpoints[column].to_numpy(dtype=np.float64)).sum() < 2:
+    numbers = rows.where(drawn=True).numbers(column)
+    if np.isfinite(numbers).sum() < 2:
         raise Unreadable(
             f"trajectory of {rows.item.name} has fewer than two checkpoints before the end"
         )
-    return checkpoints[column].to_numpy(dtype=np.float64)
+    return numbers
 
 
 def _exact(value: float) -> Array:

@@ -71,8 +71,8 @@ def occluded(rows: Rows) -> Array:
 def attacked(rows: Rows, attack: str = "fgsm") -> Array:
     """Mean accuracy over the radii of an attack, in percent."""
     tried = rows.where(attack=attack, attacked=True)
-    moved = tried.table[tried.table["epsilon"] > 0]
-    return np.asarray(POINTS * Rows(tried.item, tried.result, moved).draws().mean(1))
+    moved = tried.select(tried.numbers("epsilon") > 0)
+    return np.asarray(POINTS * moved.draws().mean(1))
 
 
 @check("HDV-54")

@@ -18,9 +18,9 @@ POINTS = 100.0
 
 def by_stage(rows: Rows, column: str = "value") -> dict[int, Array]:
     """(1 + REPLICATES, units) readings of every stage that has any."""
-    body = rows.table[(rows.table["stage"] > 0) & (rows.table["kind"] != "head")]
-    found = Rows(rows.item, rows.result, body).draws(column)
-    stages = body["stage"].to_numpy()
+    body = rows.select((rows.numbers("stage") > 0) & (rows.entries("kind") != "head"))
+    found = body.draws(column)
+    stages = body.entries("stage")
     return {int(stage): found[:, stages == stage] for stage in dict.fromkeys(stages.tolist())}
 
 

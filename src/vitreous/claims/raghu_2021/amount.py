@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from vitreous.claims.effects import Effect, at_least, more, noted
 from vitreous.claims.evidence import Query, Rows, reads
 from vitreous.claims.facts import describe_facts
@@ -24,10 +26,11 @@ KEPT = 5 / 12
 def _unit_similarity(rows: Rows, low: float, high: float) -> Array:
     """CKA of units with those of the same name in the model beside, mean over units between two
     depths."""
-    table = rows.table
-    inner = (table["site"] == handed_on(table)) & ~table["kind"].isin(ENDS) & table["value"].notna()
-    chosen = inner & table["depth"].between(low, high)
-    return Rows(rows.item, rows.result, table[chosen]).draws().mean(-1)
+    found = rows.where(site=handed_on(rows))
+    depth, known = found.numbers("depth"), ~np.isnan(found.numbers())
+    for end in ENDS:
+        known &= found.entries("kind") != end
+    return found.select(known & (depth >= low) & (depth <= high)).draws().mean(-1)
 
 
 def _part_of(share: float) -> dict[str, Any]:

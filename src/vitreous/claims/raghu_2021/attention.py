@@ -51,15 +51,16 @@ def radius(rows: Rows, depth: float, name: str = "value") -> Array:
     """Of the effective receptive field of the centre at a depth, between the units around it."""
     centre = rows.where(position="centre")
     values = centre.draws(name)
-    return np.array([np.interp(depth, centre.table["depth"], each) for each in values])
+    depths = centre.numbers("depth")
+    return np.array([np.interp(depth, depths, each) for each in values])
 
 
 @reads("attention_distance")
 def least_of_last(rows: Rows, blocks: int = 2) -> Array:
     """Distance of the most local head of the last attention units, relative to uniform
     attention."""
-    last = rows.table["unit"].isin(rows.table["unit"].unique()[-blocks:])
-    chosen = Rows(rows.item, rows.result, rows.table[last])
+    units = tuple(dict.fromkeys(rows.entries("unit")))
+    chosen = rows.where(unit=units[-blocks:])
     return np.asarray((chosen.draws() / column(chosen, "uniform")).min(1))
 
 

@@ -3,40 +3,39 @@ left out."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Unreadable, reads
 from vitreous.claims.quantity import Array
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 ENDS = ("stem", "head")
 OWN = ("model", "unit", "kind", "stage", "depth", "site", "layer")
 
 
-def _inner(table: pd.DataFrame) -> pd.DataFrame:
+def _inner(rows: Rows) -> Rows:
     """Streams after units that are no ends; a unit that is the same for all images has no
     similarity."""
-    ends = table["kind"].isin(ENDS) | table["other_kind"].isin(ENDS)
-    site = handed_on(table)
-    streams = (table["site"] == site) & (table["other_site"] == site)
-    return table[streams & ~ends & table["value"].notna()]
+    site = handed_on(rows)
+    chosen = ~np.isnan(rows.numbers())
+    for which in ("", "other_"):
+        chosen &= rows.entries(f"{which}site") == site
+        for end in ENDS:
+            chosen &= rows.entries(f"{which}kind") != end
+    return rows.select(chosen)
 
 
-def handed_on(table: pd.DataFrame) -> str:
+def handed_on(rows: Rows) -> str:
     """The site of the tensors that units hand on: results from before there was `out` call it
     `after`."""
-    return "out" if (table["site"] == "out").any() else "after"
+    return "out" if (rows.entries("site") == "out").any() else "after"
 
 
 def _within_model(rows: Rows) -> Rows:
     """Every two units of the model once, the earlier one first."""
-    inner = _inner(rows.table)
-    chosen = inner["within"].astype(bool) & (inner["depth"] < inner["other_depth"])
-    return Rows(rows.item, rows.result, inner[chosen])
+    inner = _inner(rows).where(within=True)
+    return inner.select(inner.numbers("depth") < inner.numbers("other_depth"))
 
 
 @reads("cka")
@@ -49,8 +48,8 @@ def similarities(rows: Rows) -> Array:
 def early_and_late(rows: Rows, part: float) -> Array:
     """Of every unit in the first part of the depth with every one in the last."""
     found = _within_model(rows)
-    chosen = (found.table["depth"] <= part) & (found.table["other_depth"] >= 1 - part)
-    return Rows(rows.item, rows.result, found.table[chosen]).draws()
+    early, late = found.numbers("depth") <= part, found.numbers("other_depth") >= 1 - part
+    return found.select(early & late).draws()
 
 
 @reads("cka")
@@ -58,16 +57,14 @@ def across_the_cut(rows: Rows, block: int) -> Array:
     """Mean over pairs of a unit before a block and one from it on, minus mean over pairs on the
     same side. A block begins with its attention."""
     pairs = _within_model(rows)
-    begins = np.sort(rows.table.loc[rows.table["kind"] == "attention", "depth"].unique())
+    begins = np.unique(rows.where(kind="attention").numbers("depth"))
     if len(begins) < block:
         raise Unreadable(
             f"{rows.item.name} has {len(begins)} blocks, and its block {block} is asked for"
         )
     cut = begins[block - 1]
-    crossing = (pairs.table["depth"] < cut) & (pairs.table["other_depth"] >= cut)
-    across, same = (
-        Rows(rows.item, rows.result, pairs.table[chosen]) for chosen in (crossing, ~crossing)
-    )
+    crossing = (pairs.numbers("depth") < cut) & (pairs.numbers("other_depth") >= cut)
+    across, same = pairs.select(crossing), pairs.select(~crossing)
     return across.draws().mean(-1) - same.draws().mean(-1)
 
 
@@ -89,7 +86,8 @@ def cross(rows: Rows) -> Cross:
     turned = whole[(whole["model"] == other) & (whole["other_model"] == name)]
     swap = {each: f"other_{each}" for each in OWN}
     turned = turned.rename(columns=swap | {there: here for here, there in swap.items()})
-    table = _inner(pd.concat([straight, turned]) if name != other else straight)
+    both = pd.concat([straight, turned]) if name != other else straight
+    table = _inner(Rows(rows.item, rows.result, both)).table
     table = table.sort_values(["depth", "other_depth"])
     depth, others = table["depth"].unique(), table["other_depth"].unique()
     if not len(table) or len(table) != len(depth) * len(others):

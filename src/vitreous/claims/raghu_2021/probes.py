@@ -31,14 +31,14 @@ def probe(
         Subtract what guessing gives.
     """
     found = _probes(rows, token)
-    depth = found.table["depth"].to_numpy()
+    depth = found.numbers("depth")
     if not len(depth):
         raise Unreadable(
             f"linear_probe of {rows.item.name!r} has no probe of {token} with {SHOTS} images a "
             "class"
         )
     if isinstance(at, int):
-        begins = np.sort(found.table.loc[found.table["kind"] == "attention", "depth"].unique())
+        begins = np.unique(found.where(kind="attention").numbers("depth"))
         chosen = np.searchsorted(begins, depth, side="right") == at
         if not chosen.any():
             raise Unreadable(f"{rows.item.name!r} has no block {at}")
@@ -48,7 +48,7 @@ def probe(
     else:
         wanted = 0.5 if isinstance(at, str) else at
         place = depth[np.abs(depth - wanted).argmin()]
-    accuracy = 100 * Rows(rows.item, rows.result, found.table[depth == place]).draws().mean(-1)
+    accuracy = 100 * found.select(depth == place).draws().mean(-1)
     if not above_chance:
         return accuracy
     classes = rows.item.count_classes()
@@ -63,5 +63,5 @@ def probe(
 def area(rows: Rows, token: str = "mean over positions") -> Array:
     """Accuracy in percent, mean over the depth of the model."""
     found = _probes(rows, token)
-    depth = found.table["depth"].to_numpy(dtype=np.float64)
+    depth = found.numbers("depth")
     return np.asarray(100 * np.trapezoid(found.draws(), depth, axis=-1) / np.ptp(depth))

@@ -24,13 +24,10 @@ SKIPLESS_SMALL = (2, 4)
 def class_over_spatial(rows: Rows, low: float, high: float) -> Array:
     """log of: skip over branch of the class token, divided by that of spatial tokens; of units from
     depth `low` up to, not including, `high`."""
-    part = Rows(
-        rows.item,
-        rows.result,
-        rows.table[rows.table["depth"].ge(low) & rows.table["depth"].lt(high)],
-    )
+    depth = rows.numbers("depth")
+    part = rows.select((depth >= low) & (depth < high))
     one, other = (part.where(token=token) for token in ("class", "spatial"))
-    if list(one.table["unit"]) != list(other.table["unit"]):
+    if list(one.entries("unit")) != list(other.entries("unit")):
         raise Unreadable(
             f"skip_ratio of {rows.item.name} has units without a class token or without spatial "
             "ones"
@@ -55,8 +52,8 @@ def spatial_ratio(rows: Rows) -> Array:
 def class_over_spatial_means(rows: Rows, low: float, high: float) -> Array:
     """Mean skip over branch of the class token over that of spatial tokens, of units from depth
     `low` to `high`."""
-    depth = rows.table["depth"]
-    part = Rows(rows.item, rows.result, rows.table[depth.ge(low) & depth.lt(high)])
+    depth = rows.numbers("depth")
+    part = rows.select((depth >= low) & (depth < high))
     one, other = (part.where(token=token).draws().mean(-1) for token in ("class", "spatial"))
     return np.asarray(one / other)
 
