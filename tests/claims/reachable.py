@@ -49,11 +49,8 @@ IMPOSSIBLE: Mapping[str, Outcome] = {
 }
 """Verdicts that the structure allows, and arithmetic does not: main and supporting effect are
 computed from the same numbers."""
-NOT_FOUND: Mapping[str, Outcome] = {
-    "HDV-02": "weaker",  # a certain correlation of five models below 0.5 needs many trainings
-    "CVT-15": "weaker",  # a number of layers that is less than half a layer larger
-}
-"""Verdicts that may be reachable, but that the search does not come upon."""
+BOTH_SIDES = 0.25
+"""How far trainings are apart that lie on both sides of an edge."""
 
 
 def verdicts_by_structure(claim: Claim, verdict: Verdict) -> set[Outcome]:
@@ -85,13 +82,19 @@ class Evidences:
     holds: dict[Place, Array] = field(init=False)
     towards: dict[Place, Array] = field(init=False)
     """The way to evidence on which it does not hold."""
+    smaller: dict[Place, Array] = field(init=False)
+    """The way to evidence of a smaller effect."""
 
     def __post_init__(self) -> None:
-        self.holds, fails = (self._read(items) for items in self.case)
-        self.towards = {
-            place: _finite(fails[place] - values)
+        self.holds = self._read(self.case.holds)
+        self.towards, self.smaller = map(self._way_to, (self.case.fails, self.case.weaker))
+
+    def _way_to(self, items: Sequence[EvidenceItem]) -> dict[Place, Array]:
+        there = self._read(items)
+        return {
+            place: _finite(there[place] - values)
             for place, values in self.holds.items()
-            if place in fails and fails[place].shape == values.shape
+            if place in there and there[place].shape == values.shape
         }
 
     def _read(self, items: Sequence[EvidenceItem]) -> dict[Place, Array]:
@@ -252,6 +255,8 @@ def reach(evidences: Evidences, wanted: set[Outcome]) -> set[Outcome]:
 def _attempts(evidences: Evidences) -> Iterator[Verdict]:
     yield evidences.judge()
     yield evidences.judge(untrained=True)
+    if evidences.smaller:
+        yield evidences.judge(evidences.smaller, trainings=MANY)
     for requirement in evidences.claim.requires:
         yield evidences.judge(failed=requirement)
     for trainings in (3, MANY):
@@ -260,6 +265,9 @@ def _attempts(evidences: Evidences) -> Iterator[Verdict]:
             yield from way.ends()
         for way in ways:
             yield from way.between()
+        if trainings == 3:
+            for way in ways:
+                yield from way.on_both_sides()
 
 
 @dataclass
@@ -271,10 +279,10 @@ class Way:
     trainings: int
     seen: dict[float, Verdict] = field(default_factory=dict)
 
-    def at(self, part: float, apart: float = 0.0) -> Verdict:
+    def at(self, part: float, apart: float = 0.0, trainings: int | None = None) -> Verdict:
         """The verdict after a part of the way; of trainings that differ by as much as `apart`."""
         moved = {place: part * way for place, way in self.move.items()}
-        return self.evidences.judge(moved, apart=apart, trainings=self.trainings)
+        return self.evidences.judge(moved, apart=apart, trainings=trainings or self.trainings)
 
     def ends(self) -> Iterator[Verdict]:
         """Verdicts at the end, half way, and there with trainings that differ."""
@@ -300,6 +308,16 @@ class Way:
                     middle = (before + after) / 2
                     self.seen[middle] = self.at(middle)
                     yield self.seen[middle]
+
+    def on_both_sides(self) -> Iterator[Verdict]:
+        """Verdicts on trainings of which some lie before a place where the verdict changes, and
+        some behind it: a number of layers jumps there, and only their mean lies between."""
+        for before, after in pairwise(sorted(self.seen)):
+            if self.seen[before].outcome != self.seen[after].outcome:
+                edge = (before + after) / 2
+                for behind in (MANY // 2 - 1, MANY // 2 + 1):
+                    place = 1 - 2 * (behind - 0.5) / (MANY - 1)
+                    yield self.at(edge / (1 + BOTH_SIDES * place), BOTH_SIDES, MANY)
 
 
 # Preconditions that are not met.

@@ -19,10 +19,14 @@ SPREAD = 1e-3
 
 
 class Case(NamedTuple):
-    """Evidence on which a claim holds, and evidence on which it does not, of one training each."""
+    """Evidence on which a claim holds, and evidence on which it does not, of one training each.
+
+    `weaker` is evidence of a smaller effect, where none lies on the way between the two.
+    """
 
     holds: Sequence[EvidenceItem]
     fails: Sequence[EvidenceItem]
+    weaker: Sequence[EvidenceItem] = ()
 
 
 def three_seeds(items: Sequence[EvidenceItem]) -> list[EvidenceItem]:

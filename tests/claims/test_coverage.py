@@ -38,6 +38,7 @@ from vitreous.claims.statistics import (
     part_between,
 )
 
+NULLS_OF_SHARES = (0.25, 0.5)
 SEEDS = pytest.mark.parametrize("seeds", [3, 5])
 BETWEEN = pytest.mark.parametrize("between", [0.0, 0.1, 1.0])
 
@@ -49,17 +50,21 @@ def simulate(study: Callable[[World], Intervals]) -> Intervals:
 # Coverage.
 
 
-@SEEDS
+@pytest.mark.parametrize("seeds", [2, 3, 4, 5, 12])
 def test_whatever_part_of_the_variance_is_over_images(seeds: int) -> None:
     """The variance over images is known, that between trainings is χ² with k - 1 degrees of
-    freedom: coverage is an integral over one variable. 95.0 to 96.8 % of 3, to 96.4 % of 5."""
+    freedom: coverage is an integral over one variable. 95.0 to 96.8 % of 3, to 96.4 % of 5.
+
+    False certainty is therefore at most 5 %, also of 2, which are "seen once" and cover up to
+    97.8 %.
+    """
     freedom = seeds - 1
     estimates = stats.chi2.ppf((np.arange(4000) + 0.5) / 4000, freedom) / freedom
     for part in (0, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1):
         between, images = (1 - part) * estimates, np.full(4000, float(part))
-        critical = critical_value(freedom, part_between(between, images))
+        critical = critical_value(freedom, part_between(between, images, freedom))
         covered = 2 * stats.norm.cdf(critical * np.sqrt(between + images)) - 1
-        assert 0.9499 <= covered.mean() <= 0.97
+        assert 0.9499 <= covered.mean() <= (0.978 if seeds == 2 else 0.97)
 
 
 @SEEDS
@@ -139,7 +144,8 @@ def test_share_of_units(seeds: int, units: int) -> None:
 def test_no_interval_of_a_count_has_a_constant_coverage() -> None:
     """Of 36 units, any test of ½ that looks at their number errs in 2.9 % of the cases or in 6.5 %,
     and any of 60 in 2.7 or in 5.2 %: it covers too often, or is certain too often. Ours also looks
-    at how trainings differ, which gives it values between: 4.2 and 3.8 %."""
+    at how trainings differ, which gives it values between: 4.2 and 3.8 %. Mid-P, which is less
+    cautious, chooses the larger ones."""
     for seeds, below, above, ours in ((3, 0.029, 0.065, 0.042), (5, 0.027, 0.052, 0.038)):
         units = 12 * seeds
         counts = np.arange(units // 2, units + 1)
@@ -147,6 +153,8 @@ def test_no_interval_of_a_count_has_a_constant_coverage() -> None:
         assert sizes[sizes <= LEVEL].max() == pytest.approx(below, abs=5e-4)
         assert sizes[sizes > LEVEL].min() == pytest.approx(above, abs=5e-4)
         assert false_certainty_of_shares(12, seeds, 0.5) == pytest.approx(ours, abs=1e-3)
+        mid_p = sizes - stats.binom.pmf(counts, units, 0.5)
+        assert sizes[mid_p <= LEVEL].max() == pytest.approx(above, abs=5e-4)
 
 
 def ranks(seeds: int, settings: int, noise: float, number: int = 3) -> Array:
@@ -183,14 +191,15 @@ def false_certainty_of_shares(units: int, seeds: int, null: float) -> float:
     return float(chance(counts, orders, units, null)[test.p_value(null) < LEVEL].sum())
 
 
-@pytest.mark.parametrize("seeds", [1, 3, 5])
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5])
 def test_shares_are_rarely_certain_by_chance(seeds: int) -> None:
-    """Enumerated, so the bound is exact: at most 4.8 %."""
-    for units, null in product((2, 3, 4, 6, 8, 10, 12), (0.25, 0.5)):
+    """Enumerated, so the bound is exact: at most 4.8 %. A contract of all claims is that shares are
+    compared with one of these."""
+    for units, null in product((2, 3, 4, 6, 8, 10, 12), NULLS_OF_SHARES):
         assert false_certainty_of_shares(units, seeds, null) <= LEVEL
 
 
-@pytest.mark.parametrize("seeds", [1, 3, 5])
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5])
 @pytest.mark.parametrize("settings", [3, 4, 5, 8, 12])
 def test_correlations_are_rarely_certain_by_chance(seeds: int, settings: int) -> None:
     """Where every order is as likely as any other."""
@@ -304,18 +313,22 @@ def test_what_matters_is_rarely_called_nothing(kind: Callable[..., Intervals], s
 
 
 @SEEDS
-def test_the_best_of_five_is_compared_with_what_chance_gives(seeds: int) -> None:
+@pytest.mark.parametrize("between", [0.0, 0.1])
+def test_the_best_of_five_is_compared_with_what_chance_gives(seeds: int, between: float) -> None:
+    """Also where trainings differ by nothing but what images do to them. In 40,000 studies: 4.2 to
+    4.7 %."""
+
     def lead(row: Array, axis: int) -> Array:
         return np.asarray(row[..., 1:].max(axis) - row[..., 0])
 
     certain = []
-    for number in range(4):
+    for number in range(2):
         world = World(np.random.default_rng(number))
-        models = [world.measure(1.0, seeds) for _ in range(6)]
+        models = [world.measure(1.0, seeds, between) for _ in range(6)]
         for study in range(0, 1000, 2):
             row = side_by_side([Quantity(dict(enumerate(each[study]))) for each in models])
             certain.append(estimate_effect(beyond_chance(row, lead)).p_value(0.0) < LEVEL)
-    assert np.mean(certain) <= LEVEL + MONTE_CARLO
+    assert np.mean(certain) <= LEVEL + 0.014  # two standard errors of 1,000 studies
 
 
 def units(share: float) -> Array:

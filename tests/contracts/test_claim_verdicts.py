@@ -9,7 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from claims.reachable import NOT_FOUND, Evidences, reach, verdicts_by_structure
+from claims.reachable import Evidences, reach, verdicts_by_structure
+from claims.test_coverage import NULLS_OF_SHARES
 from contracts.test_claims import cases
 from vitreous import claims
 from vitreous.claims.book import Claim
@@ -30,10 +31,13 @@ def test_it_reaches_what_its_structure_allows(claim: Claim) -> None:
     """Reproduced, weaker, no effect, opposite, mixed and undecided by moving what is read; holds
     untrained, where untrained networks show the same; not testable, where a precondition fails."""
     evidences = Evidences(claim, cases()[claim.id])
-    reachable = verdicts_by_structure(claim, evidences.judge())
-    wanted = reachable - {NOT_FOUND.get(claim.id)}
-    found = reach(evidences, wanted)
-    assert wanted <= found, f"It does not come to {', '.join(wanted - found)}."
+    verdict = evidences.judge()
+    for effect in verdict.judged:
+        if effect.measured.score is not None and effect.measured.score.few.kind == "share":
+            assert effect.null in NULLS_OF_SHARES
+    reachable = verdicts_by_structure(claim, verdict)
+    found = reach(evidences, reachable)
+    assert reachable <= found, f"It does not come to {', '.join(reachable - found)}."
     assert found <= reachable, f"It comes to {', '.join(found - reachable)}."
 
 

@@ -78,7 +78,7 @@ def power(
     variance = between**2 * gammaincinv(freedom / 2, quantiles) * 2 / freedom
     over_images = np.full(POINTS, images**2)
     total = np.sqrt(variance / seeds + over_images)
-    reach = total * critical_value(freedom, part_between(variance / seeds, over_images))
+    reach = total * critical_value(freedom, part_between(variance / seeds, over_images, freedom))
     error = sqrt(between**2 / seeds + images**2) or np.finfo(float).tiny
     away = effect.distance(truth)
     if effect.direction == "within":

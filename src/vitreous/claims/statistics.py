@@ -38,10 +38,10 @@ from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity
 
 LEVEL = 0.05
 """Two-sided: an effect is certain if its 95 % interval leaves out the null."""
-CAUTION = 1.25
+CAUTION, CAUTION_OF_TWO = 1.25, 3.25
 """How much the variance between trainings counts in weighing it against that over images. Of few
 trainings it is more often too small than too large; with this, intervals of three trainings cover
-95.0 to 96.8 %, whatever the part of images is."""
+95.0 to 96.8 %, whatever the part of images is, and those of two 95.0 to 97.8 %."""
 PRIOR = {"share": 4.0, "correlation": 8.0}
 """Degrees of freedom that the known variance of shares and correlations counts as, beside that
 between trainings. Units of one network may have a common fate, so shares trust it less."""
@@ -173,7 +173,7 @@ def interval_of_mean(rows: Array, known: Any = None) -> tuple[Any, Any, Any, Any
     freedom = seeds - 1.0
     if known is not None:
         between, freedom = _moderate(between, freedom, known / seeds)
-    weight = part_between(between, images)
+    weight = part_between(between, images, freedom)
     spread = np.sqrt(between + images)
     return rows[..., 0].mean(-1), spread * critical_value(freedom, weight), spread, freedom, weight
 
@@ -193,9 +193,9 @@ def variances_of_mean(rows: Array) -> tuple[Array, Array]:
     return between, images
 
 
-def part_between(between: Any, images: Any) -> Any:
+def part_between(between: Any, images: Any, freedom: float) -> Any:
     """Which part of the variance is between trainings, 1 where there is none at all."""
-    cautious = CAUTION * between
+    cautious = (CAUTION if freedom >= 2 else CAUTION_OF_TWO) * between
     total = np.asarray(cautious + images)
     return np.where(total > 0, cautious / np.where(total > 0, total, 1), 1.0)
 
@@ -291,7 +291,7 @@ class ScoreTest:
     def weight(self) -> Any:
         """Part of the variance that is not over images."""
         value = self.few.shrink(self.value, self.seeds)
-        return part_between(self.known * self.few.variance(value), self.images)
+        return part_between(self.known * self.few.variance(value), self.images, self.freedom)
 
     def statistic(self, null: Any) -> Any:
         """Distance from the null in standard errors."""
@@ -351,7 +351,9 @@ def dispersion(values: Array, few: FewUnits) -> tuple[Array, float]:
     prior = PRIOR[few.kind]
     expected = few.variance(few.shrink(values.mean(-1), seeds))
     phi, freedom = _moderate(values.var(-1, ddof=1) / expected, seeds - 1.0, 1.0, prior)
-    if few.kind == "correlation" and few.count <= 3:  # it has four values only
+    # Of three settings it has four values only, of four eleven: two trainings tell too little more.
+    few_values = few.count <= 3 or (few.count == 4 and seeds == 2)
+    if few.kind == "correlation" and few_values:
         return np.maximum(phi, 1), seeds - 1 + prior
     return phi, freedom
 
@@ -374,11 +376,16 @@ def beyond_chance(row: Quantity, statistic: Any) -> Quantity:
     if not row.known:
         return row
     values = row.values
-    between = sqrt(values.var(0, ddof=1).mean()) if len(values) > 1 else 0.0
+    drawn = {seed: np.nan_to_num(rows[1:] - rows[:1]) for seed, rows in row.seeds.items()}
+    between = 0.0
+    if len(values) > 1:
+        # Trainings also differ because images do another thing to each: replicates show that part.
+        by_images = np.stack(list(drawn.values())).var(0, ddof=1).mean()
+        between = sqrt(max(values.var(0, ddof=1).mean() - by_images, 0.0))
     generator = np.random.default_rng(values.shape[-1])
     corrected = {}
     for seed, rows in row.seeds.items():
-        deviations = np.nan_to_num(rows[1:] - rows[:1])
+        deviations = drawn[seed]
         noise = deviations + between * generator.standard_normal(deviations.shape)
         by_chance = statistic(rows[0].mean() + noise, axis=-1).mean()
         corrected[seed] = statistic(rows, axis=-1) - by_chance

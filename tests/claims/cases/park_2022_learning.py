@@ -83,7 +83,15 @@ def mixing(mixer: float, agnostic: float, near: float) -> list[EvidenceItem]:
 CASES: dict[str, Case] = {
     "HDV-01": Case(zoo(), zoo({**ERRORS, "vit": 18.0, "mixer": 17.0})),
     # memorised: the training loss of what errs most is the lowest
-    "HDV-02": Case(zoo(), zoo(losses={**LOSSES, "vit": 0.3, "mixer": 0.2})),
+    # weaker: the order is kept, but one model alone has the error and another the low loss
+    "HDV-02": Case(
+        zoo(),
+        zoo(losses={**LOSSES, "vit": 0.3, "mixer": 0.2}),
+        zoo(
+            dict(zip(ERRORS, (20.0, 20.1, 20.2, 20.3, 60.0), strict=True)),
+            dict(zip(LOSSES, (1.0, 2.50, 2.51, 2.52, 2.53), strict=True)),
+        ),
+    ),
     "HDV-03": Case(
         [*amounts((30.0, 14.0)), *zoo()],
         [
