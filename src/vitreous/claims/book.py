@@ -86,7 +86,8 @@ class CheckFailed(VitreousError):
 
     def __init__(self, id: str, error: Exception) -> None:
         self.why = reason(error).rstrip(".")
-        super().__init__(f"The check of {id} failed: {self.why}.")
+        end = "" if self.why.endswith("?") else "."
+        super().__init__(f"The check of {id} failed: {self.why}{end}")
 
 
 @dataclass(frozen=True)

@@ -74,19 +74,18 @@ class EvidenceItem:
         return {}
 
     @cached_property
-    def about_it(self) -> dict[str, NDArray[np.bool_] | None]:
-        """By result, which rows are about this model; None for all."""
+    def rows_about_it(self) -> dict[str, Rows]:
+        """By result, the rows that are about this model."""
         return {}
 
     def rows(self, measurement: str) -> Rows:
         """The rows of a result that are about this model."""
-        result = self.results[measurement]
-        if measurement not in self.about_it:
-            chosen = None
-            if self.name and "model" in result.column_names:
-                chosen = np.asarray(result.entries("model") == self.name)
-            self.about_it[measurement] = None if chosen is None or chosen.all() else chosen
-        return Rows(self, result, chosen=self.about_it[measurement])
+        if measurement not in self.rows_about_it:
+            rows = Rows(self, self.results[measurement])
+            if self.name and "model" in rows.result.column_names:
+                rows = rows.where(model=self.name)
+            self.rows_about_it[measurement] = rows
+        return self.rows_about_it[measurement]
 
 
 def marks(result: Result) -> tuple[str, str]:
@@ -104,61 +103,49 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one result that are about one model.
+    """Rows of one result; those that an `EvidenceItem` gives are about one model.
 
-    A study has hundreds of results, and a reading often looks at one row of each: which rows are
-    chosen is kept as a mask, and a table is made only if it is asked for.
+    A study has hundreds of results, and a reading often looks at one row of each: only the numbers
+    of the chosen rows are kept, and a table is made only if it is asked for.
     """
 
     item: EvidenceItem
     result: Result
-    source: pd.DataFrame | None = None
-    """Rows of the result's table; None for all."""
-    chosen: NDArray[np.bool_] | None = None
-    """Which rows of `source`; None for all."""
+    positions: NDArray[np.intp] | None = None
+    """The numbers of the rows in the result's table, in any order; None for all."""
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The chosen rows."""
-        source = self.result.table if self.source is None else self.source
-        return source if self.chosen is None else source[self.chosen]
+        """The rows as a table."""
+        table = self.result.table
+        return table if self.positions is None else table.iloc[self.positions]
 
     def __len__(self) -> int:
-        return self._source_length if self.chosen is None else int(self.chosen.sum())
-
-    @property
-    def _source_length(self) -> int:
-        return self.result.row_count if self.source is None else len(self.source)
-
-    def _source_entries(self, column: str) -> NDArray[Any]:
-        if self.source is None:
-            return self.result.entries(column)
-        return np.asarray(self.source[column].to_numpy())
+        return self.result.row_count if self.positions is None else len(self.positions)
 
     def where(self, **wanted: Any) -> Rows:
         """The rows with these entries; a tuple stands for any of its entries."""
-        chosen = np.ones(self._source_length, bool) if self.chosen is None else self.chosen.copy()
+        chosen = np.ones(len(self), bool)
         for column, value in wanted.items():
-            entries = self._source_entries(column)
+            entries = self.entries(column)
             if isinstance(value, (tuple, list)):
                 chosen &= np.logical_or.reduce([entries == each for each in value])
             else:
                 chosen &= entries == value
-        return Rows(self.item, self.result, self.source, chosen)
+        return self.select(chosen)
 
-    def select(self, mask: ArrayLike) -> Rows:
-        """The rows where a mask, an entry for each of these rows, is true."""
-        wanted = np.asarray(mask, dtype=bool)
-        chosen = wanted
-        if self.chosen is not None:
-            chosen = self.chosen.copy()
-            chosen[self.chosen] = wanted
-        return Rows(self.item, self.result, self.source, chosen)
+    def select(self, which: ArrayLike) -> Rows:
+        """Some of these rows, by a mask with an entry for each of them, or by their numbers among
+        them, in that order."""
+        chosen = np.asarray(which)
+        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp)
+        positions = chosen if self.positions is None else self.positions[chosen]
+        return Rows(self.item, self.result, positions)
 
     def entries(self, column: str) -> NDArray[Any]:
         """The entries of a column."""
-        found = self._source_entries(column)
-        return found if self.chosen is None else found[self.chosen]
+        found = self.result.entries(column)
+        return found if self.positions is None else found[self.positions]
 
     def numbers(self, column: str = "value") -> Array:
         """The entries of a column as numbers."""
@@ -169,22 +156,8 @@ class Rows:
         kept."""
         if column not in self.result.replicates:
             return None
-        drawn = self.result.draws(column, self._positions)
+        drawn = self.result.draws(column, self.positions)
         return drawn if np.isfinite(drawn[1:]).any() else None
-
-    @property
-    def _positions(self) -> NDArray[np.intp] | None:
-        """The numbers of its rows in the result's table; None for all."""
-        if self.source is None:
-            return None if self.chosen is None else np.flatnonzero(self.chosen)
-        index = self.source.index if self.chosen is None else self.source.index[self.chosen]
-        return np.asarray(self.result.table.index.get_indexer(index))
-
-    @property
-    def _first(self) -> int:
-        """The number of its first row."""
-        positions = self._positions
-        return 0 if positions is None else int(positions[0])
 
     def draws(self, column: str = "value") -> Array:
         """(1 + replicates, rows) of a column, made up from its interval where no replicates are
@@ -202,7 +175,8 @@ class Rows:
         )
         if self.item.remedy is not None and (low < high).any():
             check_replicates(self.result, self.item.facts, self.item.remedy)
-        place = (self.result.name, column, str(len(values)), str(self._first))
+        first = 0 if self.positions is None else self.positions[0]
+        place = (self.result.name, column, str(len(values)), str(first))
         name = "/".join((describe_facts(self.item.facts), *place))
         return replicates_from_interval(name, values, low, high)
 

@@ -86,6 +86,9 @@ FACTS = {
 BOOK_FACTS: dict[str, tuple[str, ...]] = {}
 """Facts that books of other packages add, and the models that can have each."""
 
+OLDER_WORDS = {"moment": "checkpoint"}
+"""Facts that the first studies called by another word, and the word of today."""
+
 Facts = Mapping[str, Any]
 LEFT_OPEN = ("seed", "data")
 """What a claim usually leaves open."""
@@ -96,6 +99,8 @@ def check_facts(model: str, facts: Facts) -> dict[str, Any]:
     if model not in MODELS:
         raise UnknownName("model among the facts", model, MODELS)
     for name in facts:
+        if name not in FACTS and name in OLDER_WORDS:
+            raise VitreousError(f"The fact {name!r} is called {OLDER_WORDS[name]!r} now.")
         if name not in FACTS:
             raise UnknownName("fact", name, FACTS)
     return {"model": model, **{name: facts[name] for name in FACTS if facts.get(name) is not None}}
@@ -120,10 +125,6 @@ def parse_facts(text: str) -> dict[str, Any]:
     model, *others = text.split()
     pairs = (each.partition("=")[::2] for each in others)
     return {"model": model, **{name: _parse_value(value) for name, value in pairs}}
-
-
-OLDER_WORDS = {"moment": "checkpoint"}
-"""Facts that the first studies called by another word, and the word of today."""
 
 
 def read_older_words(text: str) -> str:

@@ -170,18 +170,11 @@ def of_model(
 
     `stored` has it in results of version 0.1, whose tables lack the column.
     """
-    table = rows.result.table
-    if column in table.columns:
-        known = table[(table["model"] == model) & table[column].notna()]
-        stored = (
-            {}
-            if known.empty
-            else {
-                "value": known[column].iloc[0],
-                "low": known[f"{column}_low"].iloc[0],
-                "high": known[f"{column}_high"].iloc[0],
-            }
-        )
+    if column in rows.result.column_names:
+        known = Rows(rows.item, rows.result).where(model=model)
+        known = known.select(~np.isnan(known.numbers(column)))
+        ends_of = {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
+        stored = {end: known.numbers(name)[0] for end, name in ends_of.items() if len(known)}
     ends = (stored.get(end) for end in ("value", "low", "high"))
     value, low, high = (np.nan if end is None else float(end) for end in ends)
     if np.isnan(value):

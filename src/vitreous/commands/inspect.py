@@ -317,7 +317,7 @@ def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Gu
     write(inspection, out, figures=options.figures, judgement=judgement, guard=guard)
     if options.figures is not None:
         written.append(options.figures)
-    if guard.failures and options.results is None:
+    if (guard.failures or guard.not_judged) and options.results is None:
         # so that the report can be written again without measuring again
         written.append(inspection.save(out.with_name(f"{out.stem}-results")))
     screen.print(f"Wrote {', '.join(map(str, written))}", highlight=False, soft_wrap=True)

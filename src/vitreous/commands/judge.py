@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -123,10 +124,10 @@ def _write(path: Path, judgement: Judgement, guard: Guard) -> None:
 
 
 def note_failures(verdicts: Sequence[Verdict], guard: Guard) -> None:
-    """Add the claims whose check failed to what could not be rendered."""
+    """Add the claims whose check failed to what is complained about at the end."""
     for verdict in verdicts:
         if verdict.failed:
-            guard.failures[f"The verdict on {verdict.claim.id}"] = verdict.failed
+            guard.not_judged[verdict.claim.id] = verdict.failed
 
 
 def parse_ids(text: str) -> list[str]:
@@ -170,6 +171,10 @@ def print_verdicts(
         if group:
             heading = f"{SIGNS[outcome]} {outcome} ({len(group)})"
             console.print(Text(heading, f"bold {COLOURS[outcome]}"))
+            if outcome == "identity" and not everything:  # they are computed, so ids will do
+                ids = ", ".join(v.claim.id for v in listed if v.outcome == outcome)
+                console.print(Padding(Text(ids, "cyan"), (0, 0, 0, 2)))
+                continue
             console.print(_group_table(group))
     if any(verdict.seen_once for verdict in listed):
         console.print(

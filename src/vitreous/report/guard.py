@@ -28,6 +28,8 @@ class Guard:
     def __init__(self) -> None:
         self.failures: dict[str, str] = {}
         """The reason for each part that failed."""
+        self.not_judged: dict[str, str] = {}
+        """The reason for each claim whose check failed."""
 
     def lines(self, what: str, make: Callable[..., Iterable[str]], *given: Any) -> list[str]:
         """Return the lines of a part of the page, or one that says why it failed."""
@@ -55,12 +57,15 @@ class Guard:
 
     def check(self) -> None:
         """Raise `Unrendered` if anything failed."""
-        if self.failures:
+        if self.failures or self.not_judged:
             raise Unrendered("\n".join(self.sentences()))
 
     def sentences(self) -> list[str]:
         """Return a line for each failure."""
-        return [f"{what} could not be rendered: {why}" for what, why in self.failures.items()]
+        judging = [f"{id} could not be judged: {why}" for id, why in self.not_judged.items()]
+        return judging + [
+            f"{what} could not be rendered: {why}" for what, why in self.failures.items()
+        ]
 
 
 def _apology(what: str, why: str) -> str:

@@ -47,7 +47,7 @@ def _share(rows: Rows, start: float, end: float, turn: int = 0) -> Array:
     share = _quarter(chosen.draws(), start, end)
     if np.ptp(share[1:]) > 0:
         return share
-    drawn = share_replicates(share[0], share[1:], int(chosen.table["n"].min()))
+    drawn = share_replicates(share[0], share[1:], int(chosen.numbers("n").min()))
     return np.concatenate([share[:1], np.roll(drawn, turn)])
 
 
@@ -83,16 +83,16 @@ def norm_ratio(rows: Rows) -> Array:
 def neighbours(rows: Rows) -> Array:
     """Cosine of outliers' input patches to their neighbours minus that of others, last block."""
     chosen = _blocks(rows).where(measure="neighbours")
-    known = chosen.table[chosen.table["n"] > 0]
-    if known.empty:
+    known = chosen.select(chosen.numbers("n") > 0)
+    if not len(known):
         raise Unreadable(f"{rows.item.name} has no outliers whose patches could be compared")
-    return Rows(chosen.item, chosen.result, known.tail(1)).one()
+    return known.select([len(known) - 1]).one()
 
 
 @reads("token_norm")
 def block_count(rows: Rows) -> Array:
     """Number of blocks."""
-    return np.full(2, float(_blocks(rows).table["unit"].nunique()))
+    return np.full(2, float(len(set(_blocks(rows).entries("unit")))))
 
 
 def _largest(quantity: Quantity) -> float | None:

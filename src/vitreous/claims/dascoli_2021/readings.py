@@ -3,15 +3,12 @@ model is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Unreadable, reads
 from vitreous.claims.quantity import REPLICATES, Array, Quantity
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 When = Literal["start", "early", "least", "end"] | float
 """Before training; the least of the first tenth of the epochs, five at least; the least of all; the
@@ -21,33 +18,52 @@ EARLY_EPOCHS, EARLY_SHARE = 5, 0.107
 # Courses. The record of a training states no intervals, so these numbers have none.
 
 
+class Course(NamedTuple):
+    """A measure in the course of a training."""
+
+    epochs: Array
+    layers: Array
+    values: Array
+    """(epochs, layers); NaN where nothing was recorded."""
+
+    def of_layers(self, layers: Array) -> Course:
+        """The course of some layers."""
+        kept = np.isin(self.layers, layers)
+        return Course(self.epochs, self.layers[kept], self.values[:, kept])
+
+
 def course(
     rows: Rows, measure: str, reading: str = "", heads: Literal["mean", "max"] = "mean"
-) -> pd.DataFrame:
-    """A measure by epoch (rows) and layer (columns), over heads as their mean or 'max'."""
-    import pandas as pd  # here, so that it is no part of start-up
-
+) -> Course:
+    """A measure by epoch and layer, over heads as their mean or 'max'."""
     found = rows.where(measure=measure, reading=reading)
     if not len(found):
         raise Unreadable(f"The record of {rows.item.name} has no {f'{reading} {measure}'.strip()}")
-    table = pd.DataFrame({name: found.entries(name) for name in ("epoch", "layer", "value")})
-    return table.groupby(["epoch", "layer"])["value"].agg(heads).unstack()
+    epochs, row = np.unique(found.numbers("epoch"), return_inverse=True)
+    layers, column = np.unique(found.numbers("layer"), return_inverse=True)
+    cells = row * len(layers) + column
+    count = len(epochs) * len(layers)
+    if heads == "max":
+        values = np.full(count, np.nan)
+        np.fmax.at(values, cells, found.numbers())
+    else:
+        with np.errstate(invalid="ignore"):
+            sums = np.bincount(cells, found.numbers(), minlength=count)
+            values = sums / np.bincount(cells, minlength=count)
+    return Course(epochs, layers, values.reshape(len(epochs), len(layers)))
 
 
-def at(course: pd.DataFrame, when: When) -> Array:
+def at(course: Course, when: When) -> Array:
     """What a course was then, one number a layer."""
-    epochs = course.index.to_numpy()
+    epochs = course.epochs
     if isinstance(when, float):
         after = np.where(epochs > 0, np.abs(epochs - when * epochs[-1]), np.inf)
-        return np.asarray(course.iloc[int(after.argmin())], dtype=np.float64)
+        return np.asarray(course.values[int(after.argmin())])
+    if when in ("start", "end"):
+        return np.asarray(course.values[0 if when == "start" else -1])
     last_early = max(EARLY_EPOCHS, round(EARLY_SHARE * epochs[-1]))
-    found = {
-        "start": course.iloc[0],
-        "early": course[(epochs >= 1) & (epochs <= last_early)].min(),
-        "least": course.min(),
-        "end": course.iloc[-1],
-    }
-    return np.asarray(found[when], dtype=np.float64)
+    chosen = (epochs >= 1) & (epochs <= last_early) if when == "early" else epochs >= 0
+    return np.asarray(np.fmin.reduce(course.values[chosen], axis=0, initial=np.nan))
 
 
 def certain(values: Array | float) -> Array:
@@ -64,7 +80,7 @@ def nonlocality(
     """D_loc of every layer, or of the gated ones, in patches (A4.19). 'true' gives each layer its
     own input, 'official' the bare patch embedding to all of them (X-22)."""
     found = course(rows, "nonlocality", reading)
-    return certain(at(found[course(rows, "gate").columns] if gated else found, when))
+    return certain(at(found.of_layers(course(rows, "gate").layers) if gated else found, when))
 
 
 @reads("training")
@@ -82,9 +98,9 @@ def accuracy_after(rows: Rows, share: float) -> Array:
 @reads("training")
 def accuracy_within(rows: Rows, share: float) -> Array:
     """Test accuracy in percent, mean over the first epochs, such a share of all, one at least."""
-    errors = course(rows, "test_error").iloc[:, 0]
-    errors = errors[errors.index > 0]
-    return certain(100 * (1 - errors.iloc[: some(len(errors), share)].mean()))
+    found = course(rows, "test_error")
+    errors = found.values[found.epochs > 0, 0]
+    return certain(100 * (1 - errors[: some(len(errors), share)].mean()))
 
 
 @reads("training")

@@ -20,7 +20,7 @@ STRONGEST = 8
 @reads("filters")
 def strongest(rows: Rows, column: str) -> Array:
     """A column of the strongest components of the first filters, which stand first (A4.29)."""
-    return Rows(rows.item, rows.result, rows.table.head(STRONGEST)).draws(column)
+    return rows.select(np.arange(min(STRONGEST, len(rows)))).draws(column)
 
 
 @check("VIT-08")
@@ -78,17 +78,17 @@ def hybrids_look_far_from_the_start(models: Query) -> Iterator[Effect]:
 def on_the_object(rows: Rows) -> Array:
     """What the output rests on, within the box of the object over the share of the image that the
     box covers; images drawn anew for each reading, the same for two models."""
-    table = rows.table[rows.table["tile"].astype(bool)]
-    table = table.dropna(subset=["inside"]) if "inside" in table else table.iloc[:0]
-    if table.empty:
+    tiles = rows.where(tile=True)
+    if "inside" in rows.result.column_names:
+        tiles = tiles.select(~np.isnan(tiles.numbers("inside")))
+    count = len(tiles)
+    if not count or "inside" not in rows.result.column_names:
         raise Unreadable(
             f"rollout of {rows.item.name} does not say what lies inside the boxes of objects"
         )
-    chosen = np.random.default_rng(len(table)).integers(len(table), size=(REPLICATES, len(table)))
-    chosen = np.concatenate([np.arange(len(table))[None], chosen])
-    inside, box = (
-        table[name].to_numpy(dtype=np.float64)[chosen].mean(1) for name in ("inside", "box")
-    )
+    chosen = np.random.default_rng(count).integers(count, size=(REPLICATES, count))
+    chosen = np.concatenate([np.arange(count)[None], chosen])
+    inside, box = (tiles.numbers(name)[chosen].mean(1) for name in ("inside", "box"))
     return np.asarray(inside / box)
 
 

@@ -168,15 +168,15 @@ def noise_gap(rows: Rows, least: float, most: float) -> Array:
     """Change of accuracy of a model under noise minus that of the model beside it, in points, mean
     over the frequencies (in π) from `least` to `most`. Both have met the same noise, which is why
     they are in one result."""
-    noisy = rows.result.table[rows.result.table["noisy"].astype(bool)]
-    within = noisy[noisy["frequency"].between(least - 1e-6, most + 1e-6)]
+    noisy = Rows(rows.item, rows.result).where(noisy=True)
+    frequency = noisy.numbers("frequency")
+    within = noisy.select((frequency >= least - 1e-6) & (frequency <= most + 1e-6))
+    models = (within.where(model=name) for name in (rows.item.name, rows.item.other))
     own, other = (
-        Rows(
-            rows.item, rows.result, within[within["model"] == name].sort_values("frequency")
-        ).draws("change")
-        for name in (rows.item.name, rows.item.other)
+        model.select(model.numbers("frequency").argsort(kind="stable")).draws("change").mean(1)
+        for model in models
     )
-    return POINTS * (own.mean(1) - other.mean(1))
+    return np.asarray(POINTS * (own - other))
 
 
 @check("HDV-32")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import log
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,36 +13,31 @@ from vitreous.claims.quantity import Array, Quantity, spearman
 from vitreous.claims.raghu_2021.book import check, few_images, larger
 from vitreous.claims.readings import column, head_distances, unit_distances
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 @reads("local_heads")
 def window_distances(rows: Rows) -> Array:
     """Mean attention distance of each window of heads of the first block, from the most local to
     the most global."""
-    return column(
-        Rows(rows.item, rows.result, _windows(rows).drop_duplicates("window")), "distance"
-    )
+    found = _windows(rows)
+    _, first = np.unique(found.numbers("window"), return_index=True)
+    return column(found.select(first), "distance")
 
 
 @reads("local_heads")
 def window_similarities(rows: Rows) -> Array:
     """CKA of each window with the units of the convolutional model's first stage, mean over
     those."""
-    table = _windows(rows)
-    found = [
-        Rows(rows.item, rows.result, part).draws().mean(-1)
-        for _, part in table.groupby("window", sort=True)
-    ]
-    return np.stack(found or [Rows(rows.item, rows.result, table).draws()], -1)
+    found = _windows(rows)
+    windows = found.numbers("window")
+    each = [found.select(windows == window).draws().mean(-1) for window in np.unique(windows)]
+    return np.stack(each or [found.draws()], -1)
 
 
-def _windows(rows: Rows) -> pd.DataFrame:
-    table = rows.table[rows.table["other_model"] == rows.item.other]
-    return table[table["other_stage"] == table["other_stage"].min()].sort_values(
-        "window", kind="stable"
-    )
+def _windows(rows: Rows) -> Rows:
+    """Windows of heads with the units of the other model's first stage."""
+    found = rows.where(other_model=rows.item.other)
+    stage = found.numbers("other_stage")
+    return found.select(stage == stage.min(initial=np.inf))
 
 
 @reads("erf")

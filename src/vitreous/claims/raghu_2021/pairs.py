@@ -11,7 +11,6 @@ from vitreous.claims.evidence import Rows, Unreadable, reads
 from vitreous.claims.quantity import Array
 
 ENDS = ("stem", "head")
-OWN = ("model", "unit", "kind", "stage", "depth", "site", "layer")
 
 
 def _inner(rows: Rows) -> Rows:
@@ -79,21 +78,22 @@ class Cross(NamedTuple):
 
 def cross(rows: Rows) -> Cross:
     """Whichever of the two models stands first in the result."""
-    import pandas as pd
-
-    whole, (name, other) = rows.result.table, (rows.item.name, rows.item.other)
-    straight = whole[(whole["model"] == name) & (whole["other_model"] == other)]
-    turned = whole[(whole["model"] == other) & (whole["other_model"] == name)]
-    swap = {each: f"other_{each}" for each in OWN}
-    turned = turned.rename(columns=swap | {there: here for here, there in swap.items()})
-    both = pd.concat([straight, turned]) if name != other else straight
-    table = _inner(Rows(rows.item, rows.result, both)).table
-    table = table.sort_values(["depth", "other_depth"])
-    depth, others = table["depth"].unique(), table["other_depth"].unique()
-    if not len(table) or len(table) != len(depth) * len(others):
-        raise Unreadable(f"cka of {name!r} beside {other!r} has {len(table)} pairs of units")
-    values = Rows(rows.item, rows.result, table).draws()
-    return Cross(values.reshape(len(values), len(depth), len(others)), depth, np.sort(others))
+    whole, (name, other) = Rows(rows.item, rows.result), (rows.item.name, rows.item.other)
+    straight = _inner(whole.where(model=name, other_model=other))
+    turned = _inner(whole.where(model=other, other_model=name))
+    if name == other:
+        turned = turned.select([])
+    depth = np.concatenate([straight.numbers("depth"), turned.numbers("other_depth")])
+    others = np.concatenate([straight.numbers("other_depth"), turned.numbers("depth")])
+    assert straight.positions is not None
+    assert turned.positions is not None
+    positions = np.concatenate([straight.positions, turned.positions])
+    places, other_places = np.unique(depth), np.unique(others)
+    if not len(positions) or len(positions) != len(places) * len(other_places):
+        raise Unreadable(f"cka of {name!r} beside {other!r} has {len(positions)} pairs of units")
+    values = whole.select(positions[np.lexsort((others, depth))]).draws()
+    shape = (len(values), len(places), len(other_places))
+    return Cross(values.reshape(shape), places, other_places)
 
 
 @reads("cka")

@@ -43,9 +43,10 @@ def _log(ratios: Array) -> Array:
 def spatial_ratio(rows: Rows) -> Array:
     """Skip over branch of spatial tokens, mean over units; without the first unit of a later stage,
     where the map gets smaller."""
-    table = rows.where(token="spatial").table
-    shrinks = ~table["stage"].duplicated() & (table["stage"] > table["stage"].min())
-    return Rows(rows.item, rows.result, table[~shrinks]).draws().mean(-1)
+    found = rows.where(token="spatial")
+    stages, first = np.unique(found.numbers("stage"), return_index=True)
+    shrinks = np.isin(np.arange(len(found)), first[stages > stages.min(initial=np.inf)])
+    return found.select(~shrinks).draws().mean(-1)
 
 
 @reads("skip_ratio")

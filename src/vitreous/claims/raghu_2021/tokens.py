@@ -28,10 +28,9 @@ def _index(rows: Rows, measure: str, model: str) -> Array:
 
 def _cells(rows: Rows, model: str) -> int | None:
     """Number of cells of the grid that a model was compared on."""
-    table = rows.result.table
-    if "chance" in table.columns:
-        chances = table.loc[table["model"] == model, "chance"]
-        return None if chances.empty else round(1 / chances.iloc[0])
+    if "chance" in rows.result.column_names:
+        chances = Rows(rows.item, rows.result).where(model=model).numbers("chance")
+        return round(1 / chances[0]) if len(chances) else None
     grid = rows.result.about.get("indices", {}).get(model, {}).get("grid")
     return None if grid is None else grid[0] * grid[1]  # a result of version 0.1
 
