@@ -140,8 +140,6 @@ class Evidences:
                     start = {"checkpoint": "start", "seed": seed}
                     items.append(self._moved(item, start, move or {}, 1 + more))
         if failed is not None:
-            if failed.kind == "transfer":
-                items = [item for item in items if "source" not in item.facts]
             items = [_fail(item, failed) for item in items] + _failing(items, failed)
         (verdict,) = judge(Evidence(items), [self.claim])
         return verdict
@@ -325,6 +323,9 @@ class Way:
 
 def _fail(item: EvidenceItem, requirement: Precondition) -> EvidenceItem:
     """The same item, with what its results say of images and recipe changed."""
+    if requirement.kind == "transfer":
+        same = {name: value for name, value in item.facts.items() if name != "source"}
+        return replace(item, facts=same)
     if requirement.kind not in ("image", "decay"):
         return item
     small = {"data": {"image": (8, 8)}, "recipe": {"decay": "all"}}

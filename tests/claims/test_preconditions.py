@@ -84,7 +84,9 @@ UNMET = {
     "real": (Precondition("real", True), images(data="SYN-B"), "It needs real images."),
     "transfer": (
         *(Precondition("transfer", True), percents(vit=90)),
-        "It needs a network that was pre-trained on images of other classes.",
+        "It needs a ViT that was pre-trained on the labels of other classes (the fact source): "
+        "`vitreous study masked` trains one, given a data set called tiny100 beside the study's "
+        "own.",
     ),
     "steps": (
         *(Precondition("steps", 6250, VIT), record(steps=485)),

@@ -171,8 +171,8 @@ def test_every_fact_is_known_here() -> None:
     """As a cause of weights or as a matter of looking, and with a name for titles."""
     caused = {*ANY_NETWORK, *(fact for facts in NETWORK.values() for fact in facts)}
     measuring = {"checkpoint", "measured", "beside", "resolution", "embedding"}
-    assert caused | measuring | {"source"} == set(FACTS), "no study trains on two sets of images"
-    assert set(FACT_TITLES) | {"source"} == set(FACTS)
+    assert caused | measuring == set(FACTS)
+    assert set(FACT_TITLES) == set(FACTS)
 
 
 def test_values_that_facts_become() -> None:
@@ -195,6 +195,29 @@ def test_values_that_facts_become() -> None:
     assert realise({"model": "vit", "augment": "none"}, SMALL, DATA).recipe.augment == Augment()
     assert realise({"model": "vit", "data": "SYN-C"}, SMALL, DATA).images.name == "world:syn-c"
     assert realise({"model": "vit"}, SMALL, DATA, image=64).images.image == 64
+
+
+@pytest.mark.parametrize(
+    ("data", "source", "name"),
+    [
+        ("npz:data/cifar10", "tiny100", "npz:data/tiny100"),
+        ("npz:cifar10", "tiny100", "npz:tiny100"),
+        ("folder:/images/few/", "tiny100", "folder:/images/few/tiny100"),
+        ("SYN-E", "SYN-B", "world:syn-b:four"),
+        ("npz:data/cifar10", "SYN-B", "world:syn-b:four"),
+    ],
+)
+def test_pre_trained_on_other_classes(data: str, source: str, name: str) -> None:
+    """On all images of the data beside the study's, at the size of the study's; tuned as usual."""
+    facts = {"model": "vit", "pretrained": "labels"}
+    own = realise(facts, SMALL, data)
+    other = realise({**facts, "source": source}, SMALL, data)
+    assert other.start is not None
+    assert own.start is not None
+    images = other.start.images
+    assert (images.name, images.fraction, images.rest, images.image) == (name, 1.0, False, 32)
+    assert replace(other, start=own.start) == own
+    assert other.start.recipe == own.start.recipe
 
 
 def test_as_many_samples_whatever_the_share() -> None:
@@ -293,6 +316,7 @@ def test_the_teacher_is_the_studys_resnet() -> None:
             "A resnet cannot have blur='end'; these can: alternet",
         ),
         ({"model": "vit", "target": "full"}, "target says nothing without pretrained"),
+        ({"model": "vit", "source": "tiny100"}, "source says nothing without pretrained"),
         (
             {"model": "vit", "pretrained": "labels", "rate": 2},
             "trained twice, and rate does not say which time",

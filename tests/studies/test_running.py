@@ -86,6 +86,25 @@ def test_a_study_of_an_older_version_is_continued_in_its_words(copy: Path) -> No
     assert [len(load_item(home).rows(name)) > 0 for name in index["results"]] == [True, True]
 
 
+def test_a_network_is_tuned_on_other_classes_than_it_was_trained_on(tmp_path: Path) -> None:
+    """Four motifs of SYN-B, then the five classes of SYN-E: the whole network, or its head."""
+    scale = tiny()
+    scale = replace(
+        scale,
+        finetune=scale.finetune.but(steps=2, warmup_steps=0),
+        images=replace(scale.images, size=120),
+    )
+    claim = find_claim(claims.every_claim(), "SLC-30")
+    every = plan([claim], scale, "world:shapes", [0])
+    assert not running.run_cells(every, tmp_path, scale, "cpu").failed
+    before, *after = [Run(tmp_path / "trainings" / cell.key) for cell in every]
+    assert len(before.identity["data"]["classes"]) == 4
+    assert [len(run.identity["data"]["classes"]) for run in after] == [5, 5]
+    (verdict,) = judge(load_evidence(tmp_path), [claim])
+    assert verdict.measured
+    assert verdict.outcome != "not testable here"
+
+
 def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
     tmp_path: Path, done: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,8 @@ FACTS = {
     "skipless": "block without skips, counted from 1",
     "pretrained": "what it was trained on before: 'masked' patches, 'labels'; fine-tuned on a "
     "tenth",
-    "source": "images that it was trained on before, where their classes are others",
+    "source": "data it was trained on before, where classes are others: a task, or a name beside "
+    "the study's data",
     "target": "of masked patches: 'mean', 'small', 'full'",
     "corrupted": "share of patches that are masked",
     "unlabelled": "share of the images seen before fine-tuning",
@@ -227,7 +228,16 @@ ANY_NETWORK = (
     "data", "seed",
 )  # fmt: skip
 """Facts of a training, which any network can have."""
-FINE_TUNING = ("pretrained", "target", "corrupted", "unlabelled", "steps", "tuned", "head")
+FINE_TUNING = (
+    "pretrained",
+    "source",
+    "target",
+    "corrupted",
+    "unlabelled",
+    "steps",
+    "tuned",
+    "head",
+)
 NETWORK = {
     "vit": ("pool", "kernel", "patch", "heads", "head_dim", "width", "positions", "injection",
             "mixer", "skipless", *FINE_TUNING),
@@ -241,10 +251,13 @@ NETWORK = {
 DEPENDENT = {
     "width": "heads",
     "embedding": "resolution",
-    **dict.fromkeys(("target", "corrupted", "unlabelled", "steps", "head"), "pretrained"),
+    **dict.fromkeys(("source", "target", "corrupted", "unlabelled", "steps", "head"), "pretrained"),
 }
 """Facts that mean nothing without another."""
-EXCLUSIVE = (("kernel", "mixer"), ("ablation", "gpsa"), ("head_dim", "width"), ("ablation", "psa"))
+EXCLUSIVE = (
+    ("kernel", "mixer"), ("ablation", "gpsa"), ("head_dim", "width"), ("ablation", "psa"),
+    ("source", "unlabelled"),
+)  # fmt: skip
 """Facts that choose the same thing."""
 ONE_TRAINING = ("sam", "rate", "augment", "optimiser", "epochs", "fraction", "schedule")
 """Facts that are ambiguous where a network is trained twice."""
@@ -352,6 +365,7 @@ FACT_TITLES: Mapping[str, Callable[[Any], str]] = {
     "cls": lambda v: "class token in all layers",
     "skipless": lambda v: f"no skips in block {v}",
     "pretrained": lambda v: f"pre-trained on {'labels' if v == 'labels' else 'masked patches'}",
+    "source": lambda v: f"of {v}",
     "target": lambda v: {"mean": "mean colours", "small": "4 x 4 colours", "full": "all pixels"}[v],
     "corrupted": lambda v: f"{v:.0%} masked".replace("%", " %"),
     "unlabelled": lambda v: f"{100 * v:g} % of the images before",

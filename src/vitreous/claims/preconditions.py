@@ -90,7 +90,11 @@ class Precondition:
             return "It needs real images." if models.sanity else ""
         if self.kind == "transfer":
             transferred = any("source" in item.facts for item in models.items)
-            needed = "It needs a network that was pre-trained on images of other classes."
+            needed = (
+                "It needs a ViT that was pre-trained on the labels of other classes (the fact "
+                "source): `vitreous study masked` trains one, given a data set called tiny100 "
+                "beside the study's own."
+            )
             return "" if transferred or not models.items else needed
         if self.kind in ("classes", "image"):
             return self._images(models)

@@ -26,6 +26,8 @@ Options = dict[str, Any]
 
 TENTH = 0.1
 """Share of the images for fine-tuning; the others are for pre-training."""
+CIFAR_SIDE = 32
+"""Pixels a side of images to pre-train on, where the study's own have their usual size."""
 TARGETS = {"mean": "colour", "small": "patch_colours", "full": "pixels"}
 ONLY_THE_HEAD = ("[!h]*",)
 """Pattern of frozen parameters: all names of a ViT but those that begin as its head's do."""
@@ -245,9 +247,26 @@ def _pretraining(facts: Facts, scale: Scale, options: Options) -> Recipe:
     return lengthened(recipe, facts.get("steps", 1), warmup=True)
 
 
+def _beside(data: str, name: str) -> str:
+    """A task of the embedded world, or the data of that name beside the study's: with
+    `npz:data/cifar10`, tiny100 is `npz:data/tiny100`."""
+    if name in TASKS:
+        return TASKS[name]
+    kind, colon, path = data.rpartition(":")
+    folder, slash, _ = path.rpartition("/")
+    return f"{kind}{colon}{folder}{slash}{name}"
+
+
 def _pretraining_images(facts: Facts, images: Images) -> Images:
     """The images of pre-training: those that are not for fine-tuning, or a share of them. A larger
-    share contains a smaller one, so that the two never overlap."""
+    share contains a smaller one, so that the two never overlap. With `source`, all of that data."""
+    if "source" in facts:
+        return replace(
+            images,
+            name=_beside(images.name, str(facts["source"])),
+            image=images.image or CIFAR_SIDE,
+            held_out=0.0,
+        )
     return replace(
         images, fraction=round(1 - (1 - TENTH) * facts.get("unlabelled", 1), 10), rest=True
     )

@@ -67,28 +67,19 @@ def amounts(*percents: float) -> list[EvidenceItem]:
     ]
 
 
-TRANSFERRED = item("vit", accuracy(50), pretrained="labels", source="tiny100")
-"""Shows that networks were pre-trained on other classes."""
+BEFORE = {"pretrained": "labels", "source": "tiny100"}
 
 
 def tuned(whole: float, head: float) -> list[EvidenceItem]:
     return [
-        item("vit", accuracy(whole), pretrained="labels"),
-        item("vit", accuracy(head), pretrained="labels", tuned="head"),
-        TRANSFERRED,
+        item("vit", accuracy(whole), **BEFORE),
+        item("vit", accuracy(head), tuned="head", **BEFORE),
     ]
 
 
 def fine_tuned(first: float, last: float) -> list[EvidenceItem]:
-    return [
-        item(
-            "vit",
-            similar(first, last),
-            pretrained="labels",
-            beside="vit pretrained=labels checkpoint=start",
-        ),
-        TRANSFERRED,
-    ]
+    beside = "vit pretrained=labels source=tiny100 checkpoint=start"
+    return [item("vit", similar(first, last), beside=beside, **BEFORE)]
 
 
 CASES: dict[str, Case] = {
