@@ -28,15 +28,8 @@ from claims.simulated import (
 )
 from vitreous.claims.effects import Direction, Effect
 from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity, side_by_side
-from vitreous.claims.statistics import (
-    LEVEL,
-    Interval95,
-    ScoreTest,
-    beyond_chance,
-    critical_value,
-    estimate_effect,
-    part_between,
-)
+from vitreous.claims.statistics import Interval95, ScoreTest, beyond_chance, estimate_effect
+from vitreous.claims.student import LEVEL, critical_value, part_between
 
 NULLS_OF_SHARES = (0.25, 0.5)
 SEEDS = pytest.mark.parametrize("seeds", [3, 5])

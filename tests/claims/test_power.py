@@ -18,7 +18,8 @@ from vitreous.claims.power import (
     power_of_few,
 )
 from vitreous.claims.quantity import FewUnits, Quantity
-from vitreous.claims.statistics import LEVEL, Interval95, ScoreTest, interval_of_mean
+from vitreous.claims.statistics import Interval95, ScoreTest, interval_of_mean
+from vitreous.claims.student import LEVEL
 
 NOTHING = Quantity({})
 

@@ -29,19 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, isnan, log, nan, pi, sqrt
+from math import exp, isfinite, isnan, log, nan, sqrt
 from typing import Any
 
 import numpy as np
 
-from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity
+from vitreous.claims.quantity import Array, FewUnits, Quantity
+from vitreous.claims.student import LEVEL, critical_value, part_between, two_sided_p
 
-LEVEL = 0.05
-"""Two-sided: an effect is certain if its 95 % interval leaves out the null."""
-CAUTION, CAUTION_OF_TWO = 1.25, 3.25
-"""How much the variance between trainings counts in weighing it against that over images. Of few
-trainings it is more often too small than too large; with this, intervals of three trainings cover
-95.0 to 96.8 %, whatever the part of images is, and those of two 95.0 to 97.8 %."""
 PRIOR = {"share": 4.0, "correlation": 8.0}
 """Degrees of freedom that the known variance of shares and correlations counts as, beside that
 between trainings. Units of one network may have a common fate, so shares trust it less."""
@@ -54,8 +49,6 @@ MANY = 1e6
 """Degrees of freedom of a variance that is known."""
 STEPS = 45
 """Of bisection: thirteen digits."""
-NEWTON = 14
-"""Steps of Newton's method: thirteen digits, also of two trainings, where it begins far away."""
 
 
 @dataclass(frozen=True)
@@ -191,50 +184,6 @@ def variances_of_mean(rows: Array) -> tuple[Array, Array]:
     if seeds > 1:
         images = np.maximum(images - deviations.var(-2, ddof=1).mean(-1) / seeds, 0)
     return between, images
-
-
-def part_between(between: Any, images: Any, freedom: float) -> Any:
-    """Which part of the variance is between trainings, 1 where there is none at all."""
-    cautious = (CAUTION if freedom >= 2 else CAUTION_OF_TWO) * between
-    total = np.asarray(cautious + images)
-    return np.where(total > 0, cautious / np.where(total > 0, total, 1), 1.0)
-
-
-def two_sided_p(statistic: Any, freedom: float, weight: Any) -> Any:
-    """P(|t| > statistic): Student's, with `freedom` for the part `weight`, else with replicates."""
-    from scipy.special import stdtr  # within the function: judging starts without scipy
-
-    trainings = stdtr(max(freedom, 1.0), -statistic)
-    images = stdtr(REPLICATES - 1, -statistic)
-    return 2 * (weight * trainings + (1 - weight) * images)
-
-
-def critical_value(freedom: float, weight: Any, level: float = LEVEL) -> Any:
-    """The statistic at which `two_sided_p` is `level`, which lies between the quantiles of both."""
-    from scipy.special import stdtrit
-
-    images, trainings = stdtrit([REPLICATES - 1.0, max(freedom, 1.0)], 1 - level / 2)
-    weight = np.asarray(weight)
-    if (weight == 1).all():
-        return np.full(weight.shape, trainings)
-    if (weight == 0).all():
-        return np.full(weight.shape, images)
-    found = np.full(weight.shape, min(images, trainings))
-    for _ in range(NEWTON):  # the p-value is convex, so this comes from below and never too far
-        density = _two_sided_density(found, freedom, weight)
-        found = found + (two_sided_p(found, freedom, weight) - level) / density
-    return found
-
-
-def _two_sided_density(statistic: Any, freedom: float, weight: Any) -> Any:
-    """How fast `two_sided_p` falls."""
-    from scipy.special import gammaln
-
-    def density(degrees: float) -> Any:
-        scale = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * log(degrees * pi)
-        return np.exp(scale - (degrees + 1) / 2 * np.log1p(np.square(statistic) / degrees))
-
-    return 2 * (weight * density(max(freedom, 1.0)) + (1 - weight) * density(REPLICATES - 1))
 
 
 def _bisect(beyond: Callable[[Any], Any], inside: Any, outside: Any) -> Any:

@@ -27,7 +27,8 @@ from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import Evidence, Need, Query, Scale
 from vitreous.claims.no_replicates import NoReplicates
 from vitreous.claims.quantity import SATURATED
-from vitreous.claims.statistics import LEVEL, holm
+from vitreous.claims.statistics import holm
+from vitreous.claims.student import LEVEL
 from vitreous.errors import VitreousError, reason
 
 Outcome = Literal[

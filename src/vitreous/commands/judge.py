@@ -165,17 +165,12 @@ def print_verdicts(
     console.print(summarise(verdicts), highlight=False, markup=False)
     console.print()
     listed = [v for v in verdicts if everything or (v.measured and v.outcome in DECIDED)]
-    rows = {verdict.claim.id: _cells(verdict, everything) for verdict in listed}
     for outcome in OUTCOMES:
-        group = [rows[v.claim.id] for v in listed if v.outcome == outcome]
+        group = [v for v in listed if v.outcome == outcome]
         if group:
             heading = f"{SIGNS[outcome]} {outcome} ({len(group)})"
             console.print(Text(heading, f"bold {COLOURS[outcome]}"))
-            if outcome == "identity" and not everything:  # they are computed, so ids will do
-                ids = ", ".join(v.claim.id for v in listed if v.outcome == outcome)
-                console.print(Padding(Text(ids, "cyan"), (0, 0, 0, 2)))
-                continue
-            console.print(_group_table(group))
+            console.print(_group_table(group, everything))
     if any(verdict.seen_once for verdict in listed):
         console.print(
             f"\n{ONCE} seen once: fewer than {ENOUGH_SEEDS} trainings", style="dim", highlight=False
@@ -189,15 +184,18 @@ def print_verdicts(
         )
 
 
-def _group_table(rows: Sequence[Sequence[Text]]) -> Table:
+def _group_table(verdicts: Sequence[Verdict], everything: bool) -> Table | Padding:
     """Return the rows of one outcome, without its heading: the id column is as wide as an id."""
+    if verdicts[0].outcome == "identity" and not everything:  # they are computed: ids will do
+        ids = ", ".join(verdict.claim.id for verdict in verdicts)
+        return Padding(Text(ids, "cyan"), (0, 0, 0, 2))
     table = Table(box=None, show_header=False, pad_edge=False, expand=True)
     table.add_column(no_wrap=True)
     table.add_column(ratio=1)
     table.add_column(no_wrap=True, min_width=EFFECT_WIDTH)
     table.add_column(no_wrap=True, min_width=SHARE_WIDTH)
-    for row in rows:
-        table.add_row(*row)
+    for verdict in verdicts:
+        table.add_row(*_cells(verdict, everything))
     return table
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.palette import Theme
+from vitreous.results.arrays import equal_arrays, native_copy
 from vitreous.results.column import Column, column_order
 from vitreous.results.files import load_result, save_result
 from vitreous.results.replicates import Replicates
@@ -79,7 +80,7 @@ class Result:
             "table": table,
             "views": tuple(self.views),
             "replicates": dict(self.replicates),
-            "arrays": {key: _native_copy(key, array) for key, array in self.arrays.items()},
+            "arrays": {key: native_copy(key, array) for key, array in self.arrays.items()},
             "about": about,
         }
         for name, value in cleaned.items():
@@ -154,7 +155,7 @@ class Result:
             and self.table.dtypes.equals(other.table.dtypes)
             and self.table.equals(other.table)
             and self.arrays.keys() == other.arrays.keys()
-            and all(_equal_arrays(array, other.arrays[key]) for key, array in self.arrays.items())
+            and all(equal_arrays(array, other.arrays[key]) for key, array in self.arrays.items())
             and self.replicates == other.replicates
         )
 
@@ -179,13 +180,7 @@ class Result:
         return len(self.table)
 
     def entries(self, column: str) -> np.ndarray:
-        """Return the entries of a column as an array.
-
-        Examples
-        --------
-        >>> result.entries("unit")[:2]
-        array(['patch_embed', 'blocks.0.attn'], dtype=object)
-        """
+        """Return the entries of a column as an array."""
         return self.table[column].to_numpy()
 
     def to_frame(self) -> pd.DataFrame:
@@ -394,21 +389,5 @@ class Result:
         return result_html(self)
 
 
-def _native_copy(name: str, array: Any) -> np.ndarray:
-    """Return a copy in row order and native bytes, which is what safetensors can store."""
-    import numpy as np
-
-    given = np.asarray(array)
-    if given.dtype.kind not in "biuf":
-        raise VitreousError(f"Array {name!r} holds {given.dtype}; arrays of a result hold numbers.")
-    return np.array(given, dtype=given.dtype.newbyteorder("="), order="C")
-
-
 def _without_run_metadata(about: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in about.items() if key not in RUN_METADATA}
-
-
-def _equal_arrays(one: np.ndarray, other: np.ndarray) -> bool:
-    import numpy as np
-
-    return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")

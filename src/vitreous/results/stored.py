@@ -119,7 +119,7 @@ def _as_array(column: Any) -> np.ndarray:
     """Return a column of pyarrow as an array; its own `to_numpy` imports pandas, which takes a
     tenth of the time in which a study is judged."""
     import numpy as np
-    from pyarrow import types
+    from pyarrow import types  # type: ignore[import-untyped]
 
     numeric = types.is_floating(column.type) or types.is_integer(column.type)
     if numeric and not column.null_count and column.num_chunks == 1:

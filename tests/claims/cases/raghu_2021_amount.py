@@ -67,7 +67,7 @@ def amounts(*percents: float) -> list[EvidenceItem]:
     ]
 
 
-BEFORE = {"pretrained": "labels", "source": "tiny100"}
+BEFORE: dict[str, Any] = {"pretrained": "labels", "source": "tiny100"}
 
 
 def tuned(whole: float, head: float) -> list[EvidenceItem]:
