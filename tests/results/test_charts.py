@@ -159,7 +159,8 @@ def test_an_interval_is_written_with_its_value() -> None:
 
 
 def test_only_needed_columns_travel() -> None:
-    whole = spec(distances("vit"), 2)
+    lines = View("line", "depth", "value", "model", detail="head")
+    whole = spec(replace(distances("vit"), views=(lines,)))
     [row, *_] = next(rows for rows in whole["datasets"].values())
     assert set(row) == {"model", "unit", "depth", "head", "value", "low", "high", "n"}
     whole = spec(distances("vit"), 0)

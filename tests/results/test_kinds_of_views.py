@@ -215,3 +215,39 @@ def test_columns_of_a_view_are_declared() -> None:
             replace(distances("vit"), views=(replace(plain, **{role: "mass"}),))
     with pytest.raises(UnknownName, match="the view's tooltip"):
         replace(distances("vit"), views=(View("line", "depth", "value", tooltip=("mass",)),))
+
+
+def test_zero_has_no_place_on_a_logarithmic_axis() -> None:
+    result = distances("vit")
+    view = View("line", "depth", "value", "model", low="low", high="high", log=("y",))
+    whole = spec(replace(result, views=(view,)))
+    [lines] = [line for line in marks(whole, "line") if line["mark"].get("strokeCap")]
+    rows = rows_of(whole, lines)
+    field = lines["encoding"]["y"]["field"]
+    assert [row[field] for row in rows] == [None, 1.0, 10.0, 11.0, 20.0, 21.0]
+    assert [row["value"] for row in rows] == [0.0, 1.0, 10.0, 11.0, 20.0, 21.0], "for tooltips"
+    [ribbon] = marks(whole, "area")
+    floor = ribbon["encoding"]["y"]["scale"]["domain"][0]
+    assert [row[ribbon["encoding"]["y"]["field"]] for row in rows[:2]] == [floor, floor]
+    assert [row["low"] for row in rows[:2]] == [-1.0, 0.0]
+
+
+def test_lines_without_points_have_dashes_in_the_legend() -> None:
+    result = distances(*(f"m{i}" for i in range(9)))
+    many = [result.table.assign(depth=result.table["depth"] + k) for k in range(20)]
+    long = replace(result, table=pd.concat(many, ignore_index=True))
+    [line] = marks(spec(long, 2), "line")
+    assert line["encoding"]["strokeDash"]["legend"]["symbolType"] == "stroke"
+    [points] = marks(spec(long, 2), "point")
+    assert points["mark"]["opacity"] == 0
+    assert "shape" not in points["encoding"]
+
+
+def test_ribbons_of_many_lines_have_no_edges() -> None:
+    view = View("line", "depth", "value", "model", low="low", high="high")
+    few, many = (
+        replace(distances(*(f"m{i}" for i in range(count))), views=(view,)) for count in (5, 6)
+    )
+    assert len(marks(spec(few), "line")) == 3
+    assert len(marks(spec(many), "line")) == 1
+    assert len(many.plot()[1].lines) == 6

@@ -27,8 +27,8 @@ def heat_map(drawing: Encodings, panel: Panel) -> Spec:
     """
     view = drawing.view
     across, down = drawing.levels(view.x, panel), drawing.rows_downwards(panel)
-    room = 40 if view.matrix else 26
-    step = max(min(math.floor(320 / max(len(across), len(down), 1)), room), 4)
+    room, largest = (400, 40) if view.matrix else (320, 26)
+    step = max(min(math.floor(room / max(len(across), len(down), 1)), largest), 4)
     lines, steps = drawing.tooltip()
     place = {
         "x": _cell_axis(drawing, view.x, across, step, turn=True),

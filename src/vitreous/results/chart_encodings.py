@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Spec = dict[str, Any]
 """A part of a Vega-Lite specification."""
+STROKES = {"symbolType": "stroke", "symbolStrokeWidth": 2, "symbolSize": 300}
+"""Lines in a legend."""
 LINKED = ("model", "other_model", "unit")
 """Columns by which charts of a page are filtered and linked, where a table has them."""
 WIDE = 1e4
@@ -61,7 +63,26 @@ class Encodings(Drawing):
 
     def rows(self, panel: Panel) -> Spec:
         """Return a reference to the rows of a panel, with the columns that the chart needs."""
-        return self.data(panel.rows[self.columns])
+        return self.data(self.with_places(panel.rows[self.columns]))
+
+    def with_places(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return rows with columns for what has no place on a logarithmic axis: zero and below.
+
+        A value without a place is not drawn, and an interval begins at the edge of the chart.
+        """
+        view = self.view
+        floor = (self.limits or (np.nan,))[0]
+        for name, instead in ((view.y, np.nan), (view.low, floor), (view.high, floor)):
+            if name and self.drawn(name) != name:
+                shown = rows[name].where(~(rows[name] <= 0), instead)
+                rows = rows.assign(**{self.drawn(name): shown})
+        return rows
+
+    def drawn(self, name: str) -> str:
+        """Return the column to draw instead of a column, on a logarithmic axis."""
+        if "y" not in self.view.log or not (self.result.table[name] <= 0).any():
+            return name
+        return f"{name}_drawn"
 
     def field(self, name: str) -> Spec:
         return {"field": name, "type": "quantitative" if self.is_quantity(name) else "nominal"}
@@ -124,15 +145,19 @@ class Encodings(Drawing):
         axis: Spec = {"tickCount": 3 if self.view.free else 5}
         if limits and "y" in self.view.log and limits[1] > WIDE * limits[0]:
             axis["format"] = ".0e"
-        y = {"field": name, "type": "quantitative", "title": self.value_title, "scale": scale}
+        field = self.drawn(name) if name in self.declared else name
+        y = {"field": field, "type": "quantitative", "title": self.value_title, "scale": scale}
         return {**y, "axis": axis}
 
     def interval(self, panel: Panel) -> Spec:
         """Return the encoding of the two ends of an interval."""
-        return {"y": self.y(panel, self.view.low), "y2": {"field": self.view.high}}
+        return {"y": self.y(panel, self.view.low), "y2": {"field": self.drawn(self.view.high)}}
 
-    def colour(self) -> Spec:
-        """Return the encoding of colours; each layer sets its own opacity."""
+    def colour(self, *, stroked: bool = False) -> Spec:
+        """Return the encoding of colours; each layer sets its own opacity.
+
+        `stroked` has lines in the legend instead of points.
+        """
         if self.scale is None:
             return {"color": {"value": MEASURE_COLOURS[self.theme][0]}}
         column, colours = self.result.column(self.view.colour), list(self.scale.colours)
@@ -144,17 +169,19 @@ class Encodings(Drawing):
         named = self.view.colour in (self.view.facet, self.view.x)
         if self.view.facet and self.view.colour == self.view.x != self.view.facet:
             named = False  # the axis leaves it to the legend
-        legend = None if named else {"symbolOpacity": 1, **self.label_expression(column.name)}
+        plain: Spec = {"symbolOpacity": 1, **self.label_expression(column.name)}
+        if self.scale.shapes:  # without an outline, which would be dashed, too
+            plain |= STROKES if stroked else {"symbolStrokeWidth": 0}
+        legend = None if named else plain
         colour = {"field": column.name, "type": "nominal", "title": column.title, "scale": scale}
         return {"color": {**colour, "legend": legend}}
 
-    def dashes(self) -> Spec:
+    def dashes(self, *, stroked: bool = False) -> Spec:
         """Return the encoding of dashes if there are more lines than colours."""
         if self.scale is None or not self.scale.dashes:
             return {}
-        return self._second_channel(
-            "strokeDash", [list(dash) or [1, 0] for dash in self.scale.dashes]
-        )
+        dashes = [list(dash) or [1, 0] for dash in self.scale.dashes]
+        return self._second_channel("strokeDash", dashes, stroked)
 
     def shapes(self) -> Spec:
         """Return the encoding of the shapes of points if there are more levels than colours."""
@@ -162,13 +189,13 @@ class Encodings(Drawing):
             return {}
         return self._second_channel("shape", list(self.scale.shapes))
 
-    def _second_channel(self, channel: str, values: list[Any]) -> Spec:
+    def _second_channel(self, channel: str, values: list[Any], stroked: bool = False) -> Spec:
         """Return a channel beside colour; in the same legend, so it has the same title."""
         assert self.scale is not None
         name = self.view.colour
         title = {
             "title": self.result.column(name).title,
-            "legend": self.colour()["color"]["legend"],
+            "legend": self.colour(stroked=stroked)["color"]["legend"],
         }
         scale = {"domain": list(self.scale.levels), "range": values}
         return {channel: {"field": name, "type": "nominal", "scale": scale, **title}}

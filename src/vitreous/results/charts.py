@@ -33,8 +33,11 @@ def chart_spec(result: Result, view: View, theme: Theme) -> Spec:
     else:
         drawing = _ChartDrawing(result, view, theme)
         spec = {**drawing.all_panels(), "datasets": drawing.datasets}
+    config = style.vega(theme)
+    if view.bands:
+        config["legend"]["offset"] = 5 * style.LANE  # beside the squares of lanes
     title = {"title": view.title} if view.title else {}
-    return {**title, **spec, "config": style.vega(theme)}
+    return {**title, **spec, "config": config}
 
 
 def chart(result: Result, view: View, theme: Theme) -> alt.TopLevelMixin:
@@ -120,7 +123,8 @@ class _ChartDrawing(Encodings):
 
     def line(self, panel: Panel, width: float) -> list[Spec]:
         view = self.view
-        data, colour = self.rows(panel), self.colour()
+        many = panel.rows[view.x].nunique() > 40
+        data, colour = self.rows(panel), self.colour(stroked=many)
         x, y, thin = self.x(panel, width), self.y(panel), bool(view.detail)
         details = [view.detail] if thin else []
         if self.scale and self.scale.ends:  # a ramp does not split lines by itself
@@ -141,29 +145,27 @@ class _ChartDrawing(Encodings):
             layers += self.ribbon(data, panel, place, along)
         stroke = {"type": "line", "strokeCap": "round", "strokeJoin": "round"}
         stroke["strokeWidth"] = 1.3 if thin else 2  # type: ignore[assignment]
-        layers.append(
-            {"data": data, "mark": stroke, "encoding": {**along, "y": y, **self.dashes()}}
-        )
-        many = panel.rows[view.x].nunique() > 40
+        encoding = {**along, "y": y, **self.dashes(stroked=many)}
+        layers.append({"data": data, "mark": stroke, "encoding": encoding})
         dots = {"size": 14 if thin else 30, "opacity": 0 if many else 1}  # 0: for tooltips alone
-        layers.append(self.points(data, {"x": x, "y": y, **colour}, **dots))
+        layers.append(self.points(data, {"x": x, "y": y, **colour}, shaped=not many, **dots))
         return layers
 
     def ribbon(self, data: Spec, panel: Panel, place: Spec, along: Spec) -> list[Spec]:
         """Return an interval along a line: a pale area with thin edges."""
         area = {"type": "area", "opacity": style.RIBBON, "strokeWidth": 0}
         layers = [{"data": data, "mark": area, "encoding": {**place, **self.interval(panel)}}]
-        for name in (self.view.low, self.view.high):
+        for name in () if self.is_crowded else (self.view.low, self.view.high):
             edge = {"type": "line", "strokeWidth": style.EDGE}
             layers.append(
                 {"data": data, "mark": edge, "encoding": {**along, "y": self.y(panel, name)}}
             )
         return layers
 
-    def points(self, data: Spec, place: Spec, **mark: Any) -> Spec:
+    def points(self, data: Spec, place: Spec, *, shaped: bool = True, **mark: Any) -> Spec:
         """Return the marks that have tooltips."""
         lines, steps = self.tooltip()
-        encoding = {**place, **self.shapes(), "tooltip": lines}
+        encoding = {**place, **(self.shapes() if shaped else {}), "tooltip": lines}
         if self.view.size:
             sizes = {"range": [16, 260], "zero": True}
             encoding["size"] = {**self.field(self.view.size), "scale": sizes, "legend": None}

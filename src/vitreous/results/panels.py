@@ -57,13 +57,16 @@ class Panel:
 class Drawing:
     """What the panels of one figure share, with either drawing library."""
 
+    title_limit = 44
+    """Maximum number of characters of a panel's title."""
+
     def __init__(self, result: Result, view: View, theme: Theme) -> None:
         self.result, self.view, self.theme = result, view, theme
         self.ink, self.paper = PAPERS[theme]
         self.panels = split_panels(result, view)
         self.scale = colour_scale(result, view, theme)
         self.limits = value_limits(result, view)
-        self.titles = short_names((panel.title for panel in self.panels), 44)
+        self.titles = short_names((panel.title for panel in self.panels), self.title_limit)
         """Titles of panels as they are shown."""
 
     def limits_of(self, panel: Panel) -> tuple[float, float] | None:
@@ -77,7 +80,8 @@ class Drawing:
         rows = panel.rows if panel else None
         levels = column_levels(self.result, name, rows)
         by = self.view.sort
-        if not by or self.is_quantity(name):
+        sorted_axis = self.view.y if self.view.mark == "heatmap" else self.view.x
+        if not by or name != sorted_axis:
             return levels
         table = self.result.table if rows is None else rows
         means = table.groupby(name, observed=True)[by].mean()
@@ -88,6 +92,11 @@ class Drawing:
         texts = {level: level_text(level) for level in column_levels(self.result, name)}
         short = short_names(texts.values())
         return {level: short[text] for level, text in texts.items()}
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are too many lines for the edges of their ribbons to be told apart."""
+        return self.scale is not None and len(self.scale.levels) > 5
 
     @property
     def is_turned(self) -> bool:

@@ -67,6 +67,8 @@ def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Fig
 class _PlotDrawing(Drawing):
     """What the panels of one figure share, and one method for each mark."""
 
+    title_limit = 30
+
     def __init__(self, result: Result, view: View, theme: Theme) -> None:
         super().__init__(result, view, theme)
         self.kinds: set[Kind] = set()
@@ -206,7 +208,7 @@ class _PlotDrawing(Drawing):
         """Draw an interval along a line: a pale area with thin edges."""
         low, high = (rows[name].to_numpy(dtype=float) for name in (self.view.low, self.view.high))
         ax.fill_between(x, low, high, color=colour, alpha=style.RIBBON, linewidth=0)
-        for edge in (low, high):
+        for edge in () if self.is_crowded else (low, high):
             ax.plot(x, edge, color=colour, linewidth=style.EDGE * 0.8, label="_edge")
 
     def scatter(self, ax: Axes, panel: Panel) -> None:

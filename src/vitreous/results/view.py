@@ -63,7 +63,8 @@ class View:
     """Heat-maps only: rows at one place are averaged, for a matrix of models. Where rows and
     columns are the same models, a value is shown on both sides of the diagonal."""
     sort: str = ""
-    """A quantity: categories are shown in the order of its mean, from the highest on."""
+    """A quantity: bars, or the rows of a heat-map, are in the order of its mean, from the highest
+    on."""
     opens: str = ""
     """A column that is the facet of a later view: a mark of this view leads to the panel of that
     one with the same entry."""
