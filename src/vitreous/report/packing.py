@@ -43,8 +43,6 @@ def chart_data(result: Result, number: int) -> dict[str, Any]:
     view = result.views[number]
     light = light_spec(result, number)
     dark = _recolour(light, _dark_colours(result, view))
-    if view.mark == "tiles":  # the paper is part of the image
-        dark = _spec(result, number, "dark")
     kind = {"mark": view.mark, "x": view.x, "y": view.y, "value": view.colour, "facet": view.facet}
     changes = list(_differences(light, dark))
     opens = _opened_views(result, number)

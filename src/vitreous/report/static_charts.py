@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vitreous.palette import PAPERS
 from vitreous.report.packing import light_spec
 from vitreous.results import Result
 from vitreous.results.colour_scales import ramp_colour
@@ -149,7 +150,9 @@ def _smaller_tiles(spec: Spec) -> Spec:
 
     layers = [*spec["layer"]]
     [row] = layers[0]["data"]["values"]
-    image = Image.open(BytesIO(base64.b64decode(row["picture"].partition(",")[2])))
+    tiles = Image.open(BytesIO(base64.b64decode(row["picture"].partition(",")[2])))
+    image = Image.new("RGBA", tiles.size, PAPERS["light"][1])
+    image.alpha_composite(tiles)
     for shrink in (2, 3, 4, 6, 8):
         smaller = image.convert("RGB").resize(
             (max(image.width // shrink, 1), max(image.height // shrink, 1)), Image.Resampling.BOX

@@ -92,9 +92,9 @@ def _numbers(drawing: Encodings, panel: Panel) -> Spec:
 
 def tiles(result: Result, view: View, theme: Theme) -> Spec:
     """Return images as one image, their labels as text over it."""
-    ink, paper = PAPERS[theme]
+    ink = PAPERS[theme][0]
     sheet = montage(result.arrays[view.array], *label_texts(result, view))
-    content = base64.b64encode(montage_png(sheet, paper)).decode()
+    content = base64.b64encode(montage_png(sheet)).decode()
     size = {"width": sheet.width, "height": sheet.height}
     corner = {"x": {"value": 0}, "y": {"value": 0}}
     layers: list[Spec] = [

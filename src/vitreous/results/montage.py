@@ -96,11 +96,14 @@ def label_texts(result: Result, view: View) -> Iterator[list[str]]:
         yield [str(value) for value in result.table[name]] if name else []
 
 
-def montage_png(sheet: Montage, paper: str) -> bytes:
-    """Return the sheet as a PNG, two pixels to a point; images are only smoothed to shrink them."""
+def montage_png(sheet: Montage) -> bytes:
+    """Return the sheet as a PNG, two pixels to a point, transparent between images.
+
+    Images are only smoothed to shrink them.
+    """
     from PIL import Image
 
-    canvas = Image.new("RGB", (2 * sheet.width, 2 * sheet.height), paper)
+    canvas = Image.new("RGBA", (2 * sheet.width, 2 * sheet.height))
     smaller = sheet.pictures.shape[2] > 2 * sheet.tile[0]
     method = Image.Resampling.BOX if smaller else Image.Resampling.NEAREST
     size = (2 * sheet.tile[0], 2 * sheet.tile[1])
