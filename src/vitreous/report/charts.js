@@ -196,17 +196,22 @@ function roomiest(count, width, height, margin, aspect) {
 function cells(spec, panels, width, height) {
   const count = Math.max(...panels.map((panel) => Math.max(panel.encoding.x.sort.length, panel.encoding.y.sort.length)));
   const names = panels.flatMap((panel) => panel.encoding.y.sort.map((name) => String(name).length));
-  const room = height ? (spec.concat ? 4 : 56) : Math.min(160, 30 + 6 * Math.max(...names));
-  const fits = Math.floor(width / (room + Math.max(count * 12, 110)));
+  const labels = Math.min(96, 8 + 6 * Math.max(...names));
+  const fits = Math.floor(width / (labels + 30 + Math.max(count * 12, 110)));
   const columns = spec.concat ? (height ? roomiest(panels.length, width, height - 44, 40, 1) : even(panels.length, fits)) : 1;
   const rows = Math.ceil(panels.length / columns);
-  const down = height ? (height - 44) / rows - (spec.concat ? 40 : 20) : 560;
-  const step = Math.max(1.2, Math.min(28, (width / columns - room - 24) / count, down / count));
+  /** Side of a cell that leaves this room beside and below each panel. */
+  const side = (beside, below) => Math.min(28, (width / columns - beside - 24) / count, (height ? (height - 44) / rows - below : 560) / count);
+  // closed cards show the names of rows and columns only where they are legible
+  const named = !height || (!spec.concat && side(labels + 20, labels + 26) >= 11);
+  const step = Math.max(1.2, named ? side(labels + 20, height ? labels + 26 : 0) : spec.concat ? side(4, 40) : side(24, 26));
   for (const panel of panels) {
     [panel.width, panel.height] = [{ step }, { step }];
+    if (step < 24 && panel.layer) panel.layer = panel.layer.filter((layer) => (layer.mark?.type ?? layer.mark) !== "text");
     for (const axis of [panel.encoding.x.axis, panel.encoding.y.axis]) {
-      if (height && (step < 11 || spec.concat)) Object.assign(axis, { labels: false, title: spec.concat ? null : axis.title });
+      if (!named) Object.assign(axis, { labels: false, title: spec.concat ? null : axis.title });
       else if (step < 11) axis.labelOverlap = "greedy";
+      if (height) axis.labelLimit = labels;
     }
   }
   if (spec.concat) spec.columns = columns;

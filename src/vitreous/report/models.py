@@ -23,7 +23,9 @@ def inspected_models(inspection: Inspection) -> list[str]:
     return list(dict.fromkeys(found)) or ["models"]
 
 
-SHORT = ("accuracy", "parameters", "GFLOPs", "images/s")
+MANY = 6
+"""With more models than this the rows of the first screen are one line high."""
+SHORT = ("accuracy", "parameters", "GFLOPs")
 """Columns of the table on the first screen."""
 
 
@@ -50,6 +52,8 @@ def models_table(inspection: Inspection, names: list[str], short: bool = False) 
             f'title="{escape(name)}">{dot}<span>{escape(name)}</span></th>{cells}</tr>'
         )
     kind = "models short" if short else "models"
+    if short and len(names) > MANY:
+        kind += " many"
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="Table of the models">'
         f'<table class="{kind}"><thead><tr><th scope="col">model</th>{heads}</tr></thead>'

@@ -11,6 +11,8 @@ from vitreous.results import Result
 from vitreous.results.words import escape
 
 SENTENCES = KEY_CHARTS = 3
+MAX_PANELS = 4
+"""Panels of a chart on the first screen."""
 
 
 def overview_section(inspection: Inspection, names: list[str], guard: Guard) -> list[str]:
@@ -44,7 +46,7 @@ def key_charts(inspection: Inspection, names: list[str]) -> list[str]:
 
     Every measurement that may be shown there says so with its place (`Section.key`). Those that
     concern fewer than half of the models are left out, so that a report of ResNets does not open
-    with the attention of the one ViT among them.
+    with the attention of the one ViT among them; so are charts of many panels.
     """
     ranked = sorted(
         (place, name)
@@ -56,7 +58,11 @@ def key_charts(inspection: Inspection, names: list[str]) -> list[str]:
 
 
 def _covers(result: Result, names: list[str]) -> bool:
+    """Whether a chart concerns half of the models, and has few enough panels to be small."""
     if result.table.empty or not result.views or "model" not in result.table:
+        return False
+    view = result.views[0]
+    if view.facet and result.rows_of(view).table[view.facet].nunique() > MAX_PANELS:
         return False
     present = set(map(str, result.table["model"].unique()))
     return 2 * sum(name in present for name in names) >= len(names)

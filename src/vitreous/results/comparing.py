@@ -100,7 +100,8 @@ def rank_models(
         has_intervals = all(isfinite(end) for model in (top, bottom) for end in known[model])
         why = "their intervals overlap" if has_intervals else "too few images for intervals"
         models = COUNTS.get(len(known), f"All {len(known)}")
-        return f"{tied.format(lowest, highest, models=models)} ({why})."
+        text = tied.format(lowest, highest, models=models)
+        return f"{text.replace(f'{lowest} to {lowest}', lowest)} ({why})."
 
     def ties(model: str) -> str:
         others = [
