@@ -30,7 +30,7 @@ def main() -> None:
             shot = Path(folder) / "shot.png"
             options = (
                 "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                "--force-device-scale-factor=2", "--virtual-time-budget=8000",
+                "--force-device-scale-factor=2", "--virtual-time-budget=60000",
                 f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder}/profile",
                 f"--screenshot={shot}",
             )  # fmt: skip

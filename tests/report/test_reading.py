@@ -111,7 +111,7 @@ def test_every_width_and_theme(tab: Page, path: Path, shots: Path, width: int, s
         "axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations.map("
         "(each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html.slice(0, 160))}`))"
     )
-    assert violations == []
+    assert violations == [], "\n".join(violations)
 
 
 def test_the_first_chart_comes_at_once(page: Page) -> None:

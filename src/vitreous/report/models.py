@@ -54,8 +54,9 @@ def models_table(inspection: Inspection, names: list[str], short: bool = False) 
     kind = "models short" if short else "models"
     if short and len(names) > MANY:
         kind += " many"
+    label = "The models in short" if short else "Table of the models"
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Table of the models">'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
         f'<table class="{kind}"><thead><tr><th scope="col">model</th>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )

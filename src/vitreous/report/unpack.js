@@ -23,7 +23,7 @@ function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== false && value != null) element.setAttribute(name, value === true ? "" : value);
+    else if (value !== false && value != null) element.setAttribute(name, value === true ? (name.startsWith("aria-") ? "true" : "") : value);
   }
   element.append(...children);
   return element;
