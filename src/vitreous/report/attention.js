@@ -32,7 +32,7 @@ class AttentionView {
     }
     const mix = make("input", { type: "range", min: 0, max: 100, value: 100 * this.strength });
     mix.addEventListener("input", () => ((this.strength = mix.value / 100), this.draw()));
-    const options = [make("option", { value: "" }, "nothing"), ...models.map(({ name }, i) => make("option", { value: i }, name))];
+    const options = [make("option", { value: "" }, "nothing"), ...models.map(({ shown }, i) => make("option", { value: i }, shown))];
     this.other = make("select", {}, ...options);
     this.other.addEventListener("change", () => this.choice.compare(this.other.value === "" ? null : Number(this.other.value)));
     this.lock = make("input", { type: "checkbox" });
@@ -100,7 +100,7 @@ class AttentionPane {
   constructor(view, index) {
     Object.assign(this, { view, index, choice: view.choice, turn: 0 });
     const { models } = this.choice.provider;
-    this.model = make("select", { "aria-label": index ? "second model" : "model" }, ...models.map(({ name }, i) => make("option", { value: i }, name)));
+    this.model = make("select", { "aria-label": index ? "second model" : "model" }, ...models.map(({ shown }, i) => make("option", { value: i }, shown)));
     this.model.addEventListener("change", () => this.set({ model: Number(this.model.value) }));
     this.slider = make("input", { type: "range", min: 0, "aria-label": "layer" });
     this.slider.addEventListener("input", () => this.set({ layer: Number(this.slider.value) }));

@@ -18,6 +18,7 @@ import numpy as np
 
 from vitreous.report.packing import block, compact_json
 from vitreous.results import Result
+from vitreous.results.names import short_names
 from vitreous.results.words import escape, plural
 
 MAX_BYTES = 24 << 20
@@ -60,6 +61,7 @@ def attention_data(result: Result) -> str:
     blocks = _image_blocks(result.arrays["images"][:shown])
     models: list[dict[str, Any]] = []
     predictions = result.about.get("predictions", {})
+    shown_names = short_names(result.about["maps"])
     for model, units in result.about["maps"].items():
         inside = []
         for index, grids in sorted(units.items(), key=lambda each: int(each[0])):
@@ -70,7 +72,8 @@ def attention_data(result: Result) -> str:
             blocks.append(block(name, packed_maps(levels, scale)))
             unit, _, depth = result.about["units"][model][int(index)]
             inside.append(_unit(unit, depth, name, grids, scale.shape[1]))
-        models.append({"name": model, "units": inside, "predictions": predictions.get(model)})
+        known = {"units": inside, "predictions": predictions.get(model)}
+        models.append({"name": model, "shown": shown_names[model], **known})
     _, height, width, _ = result.arrays["images"].shape
     labels = result.about["labels"][:shown]
     numbers = result.about.get("shown", range(shown))  # of the images; unlabelled ones are named so

@@ -8,6 +8,7 @@ from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import GROUPS, arrange, sections_of
 from vitreous.report import origin
 from vitreous.report.judgement import Judgement, warnings
+from vitreous.results.names import short_names
 from vitreous.results.words import escape, join_words, plural
 
 SEARCH = """\
@@ -52,9 +53,11 @@ def page_title(inspection: Inspection, names: list[str]) -> str:
 
 def head(inspection: Inspection, names: list[str]) -> list[str]:
     """Return title, provenance, warnings, and the buttons for models, theme and printing."""
+    shown = short_names(names)
     chips = "".join(
         f'<button type="button" class="chip" data-model="{escape(name)}" aria-pressed="false" '
-        f'title="{escape(name)}"><i class="dot model-{i}"></i><span>{escape(name)}</span></button>'
+        f'title="{escape(name)}"><i class="dot model-{i}"></i>'
+        f"<span>{escape(shown[name])}</span></button>"
         for i, name in enumerate(names)
     )
     if len(names) > 1:

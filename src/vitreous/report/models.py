@@ -7,6 +7,7 @@ from typing import Any
 
 from vitreous.measure.inspection import Inspection
 from vitreous.report.packing import compact_json
+from vitreous.results.names import short_names
 from vitreous.results.words import escape, format_number, format_percent, join_words
 from vitreous.specimen.anatomy import Anatomy
 from vitreous.specimen.drawing_svg import count
@@ -43,13 +44,14 @@ def models_table(inspection: Inspection, names: list[str], short: bool = False) 
     drawn = short and bool(inspection.anatomies)
     heads = ('<th scope="col">units</th>' if drawn else "") + heads
     rows = ""
+    shown = short_names(names)
     for i, name in enumerate(names):
         cells = f"<td>{thumbnail(inspection, name)}</td>" if drawn else ""
         cells += "".join(f'<td class="number">{cell(name) or "–"}</td>' for _, cell in columns)
         dot = f'<i class="dot model-{i}"></i>'
         rows += (
             f'<tr data-models="{escape(compact_json([name]))}"><th scope="row" '
-            f'title="{escape(name)}">{dot}<span>{escape(name)}</span></th>{cells}</tr>'
+            f'title="{escape(name)}">{dot}<span>{escape(shown[name])}</span></th>{cells}</tr>'
         )
     kind = "models short" if short else "models"
     if short and len(names) > MANY:
