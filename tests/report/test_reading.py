@@ -17,8 +17,11 @@ import pytest
 
 from report.browser import Page, browser, found
 from report.conftest import OTHER, VIT
+from report.made_up import GAP, made_up
 from vitreous import Inspection
+from vitreous.claims.verdicts import OUTCOMES
 from vitreous.report import write
+from vitreous.report.judgement import Judgement
 
 pytestmark = pytest.mark.skipif(
     found() is None, reason="There is no Chromium on this machine to open the page with."
@@ -29,7 +32,9 @@ PLACES = f"[...document.querySelectorAll('.chart')].filter({VISIBLE})"
 
 @pytest.fixture(scope="module")
 def path(inspection: Inspection, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(inspection, tmp_path_factory.mktemp("report") / "report.html")
+    judged = [made_up(f"TST-0{i}", outcome, GAP) for i, outcome in enumerate(OUTCOMES)]
+    target = tmp_path_factory.mktemp("report") / "report.html"
+    return write(inspection, target, judgement=Judgement(judged, [], inspected=True))
 
 
 @pytest.fixture(scope="module")

@@ -178,9 +178,7 @@ def _of_paper(
 ) -> list[str]:
     known = [verdict for verdict in verdicts if verdict.measured]
     rest = [verdict for verdict in verdicts if not verdict.measured]
-    counts = "".join(
-        f"{badge(outcome, str(count))}" for outcome, count in count_outcomes(known).items()
-    )
+    counts = " ".join(badge(each, str(count)) for each, count in count_outcomes(known).items())
     is_open = "" if judgement.inspected else " open"
     html = [
         f'<details class="verdicts" id="verdicts-{paper.key}" data-paper="{paper.key}"{is_open}>',
