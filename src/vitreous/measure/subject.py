@@ -172,6 +172,12 @@ def _warn_of_training_images(model: str, data: str) -> None:
 
 
 @cache
+def _note_other_size(model: str, trained: str, inspected: str) -> None:
+    """Say once that a run is measured at another size than it was trained at."""
+    log.warning("%s was trained at %s, inspected at %s.", model, trained, inspected)
+
+
+@cache
 def _per_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
     """(channels, 1, 1) on a device, transferred once: a GPU would wait for each transfer."""
     return torch.tensor(values, device=device).view(-1, 1, 1)
@@ -263,6 +269,7 @@ def _subject(
     device: torch.device | None,
     seed: int,
 ) -> Subject:
+    named = isinstance(model, str)
     if isinstance(model, str):
         from vitreous.models.loading import load_model  # brings timm, which only names need
 
@@ -277,7 +284,10 @@ def _subject(
         specimen = model
     else:
         specimen = open_model(model, image=image, weights=weights)
-    channels = specimen.anatomy.image[0]
+    channels, *size = specimen.anatomy.image
+    trained_at = specimen.trained.get("image")
+    if named and trained_at is not None and tuple(trained_at) != tuple(size):
+        _note_other_size(label, format_size(trained_at), format_size(size))
     if channels not in (1, 3):
         raise VitreousError(
             f"{label} takes images of {channels} channels; Vitreous has images of 3 or 1."

@@ -10,6 +10,8 @@
 | `label_names` | names of the classes, in the order of the scores |
 | `source` | who declares it |
 | `data` | the name of the images that a run was trained on |
+| `image` | height and width of the images that a run was trained on |
+| `size` | height and width that the model of a run takes now |
 
 A model of your own declares it with an attribute: `model.trained_with = {"mean": …, "std": …}`.
 """
@@ -27,6 +29,7 @@ from vitreous.models.registry import ConfiguredModel
 KEYS = (
     "mean", "std", "interpolation", "crop_pct", "crop_mode", "resize", "crop_size",
     "processor", "channel_order", "label_names", "source", "data",
+    "image", "size",
 )  # fmt: skip
 
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}

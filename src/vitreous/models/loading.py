@@ -268,8 +268,9 @@ def describe_model(model: nn.Module, name: str | None, **given: Any) -> dict[str
 def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None) -> nn.Module:
     """The model of a run at a checkpoint, with the normalisation and class names of its data.
 
-    For images of another size its positions are interpolated, if that can be done; a model that
-    cannot take them says so when it is opened.
+    It is opened at the size it was trained at, also if it takes any. For images of another size its
+    positions are interpolated, if that can be done; a model that cannot take them says so when it
+    is opened.
     """
     tensors, notes = run.read_weights(checkpoint)
     described, data = run.identity["model"], run.identity["data"]
@@ -291,9 +292,11 @@ def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None
             f"The weights {str(run.weights(checkpoint)[0])!r} do not fit the model that the run's "
             f"recipe.json describes: {str(error).splitlines()[-1].strip()}"
         ) from None
+    size = trained_size = tuple(data["image"])
     if image is not None:
+        asked = (image, image) if isinstance(image, int) else image
         with suppress(VitreousError):
-            model = resize_model(model, (image, image) if isinstance(image, int) else image)
+            model, size = resize_model(model, asked), asked
     known = getattr(model, "pretrained_cfg", None) or {}
     of_data = {key: tuple(data[key]) for key in ("mean", "std")}
     trained = {**of_data, "label_names": tuple(data["classes"])}
@@ -302,6 +305,8 @@ def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None
         **trained,
         "source": "run",
         "data": data["name"],
+        "image": trained_size,
+        "size": size,
     }
     weights: Weights = "trained"
     if notes.get("step") == 0 and "from" not in described:

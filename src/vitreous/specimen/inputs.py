@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from itertools import islice
 from math import isqrt
@@ -99,7 +99,11 @@ def example(model: nn.Module, shape: Shape) -> Tensor:
 
 
 def _declared_sides(model: nn.Module) -> tuple[int, int] | None:
-    """Height and width from timm's configuration, Hugging Face's, or an attribute of the model."""
+    """Height and width from a run, timm's configuration, Hugging Face's, or an attribute."""
+    trained: Any = getattr(model, "trained_with", None)
+    if isinstance(trained, Mapping) and "size" in trained:
+        # what a run was trained at: a network that takes any size has other accuracies at others
+        return _height_and_width(trained["size"])
     timm_config: Any = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if timm_config and "input_size" in timm_config:
         # the size the model was built with beats the size of its published weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Literal
 
@@ -33,6 +34,9 @@ def adapt(model: nn.Module, *, classes: int, image: int | Sides, head: Head = "z
     """
     size = (image, image) if isinstance(image, int) else image
     model = resize_model(deepcopy(model), size)
+    declared = getattr(model, "trained_with", None)
+    if isinstance(declared, Mapping) and "size" in declared:
+        model.trained_with = {**declared, "size": size}  # type: ignore[assignment]
     if head != "keep":
         _replace_head(model, classes, head)
     outputs = count_outputs(model, size)
