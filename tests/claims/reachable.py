@@ -6,6 +6,7 @@ lie all other verdicts. The check, the statistics and the verdict are the real o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -84,9 +85,15 @@ class Evidences:
     """The way to evidence on which it does not hold."""
     smaller: dict[Place, Array] = field(init=False)
     """The way to evidence of a smaller effect."""
+    places: defaultdict[str, list[Place]] = field(init=False)
+    """The readings of each model."""
+    begin: dict[int, Verdict] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.holds = self._read(self.case.holds)
+        self.places = defaultdict(list)
+        for place in self.holds:
+            self.places[place[0]].append(place)
         self.towards, self.smaller = map(self._way_to, (self.case.fails, self.case.weaker))
 
     def _way_to(self, items: Sequence[EvidenceItem]) -> dict[Place, Array]:
@@ -148,11 +155,16 @@ class Evidences:
         self, item: EvidenceItem, facts: Mapping[str, Any], move: Move, times: float
     ) -> EvidenceItem:
         made = replace(item, facts={**item.facts, **facts}, known={})
-        for (model, name), values in self.holds.items():
-            if model == _model(item):
-                moved = values + times * move.get((model, name), 0.0)
-                made.readings[name] = _with_replicates(moved, (model, name))
+        for place in self.places[_model(item)]:
+            moved = self.holds[place] + times * move.get(place, 0.0)
+            made.readings[place[1]] = _with_replicates(moved, place)
         return made
+
+    def unmoved(self, trainings: int) -> Verdict:
+        """The verdict where every way begins, which is looked up after the first."""
+        if trainings not in self.begin:
+            self.begin[trainings] = self.judge(trainings=trainings)
+        return self.begin[trainings]
 
     def moves(self, few: bool) -> Iterator[Move]:
         """Ways to go: to where it fails; all readings of a kind mirrored, so that their order is
@@ -284,7 +296,9 @@ class Way:
 
     def ends(self) -> Iterator[Verdict]:
         """Verdicts at the end, half way, and there with trainings that differ."""
-        for part in (0.0, 1.0, 0.5):
+        self.seen[0.0] = self.evidences.unmoved(self.trainings)
+        yield self.seen[0.0]
+        for part in (1.0, 0.5):
             self.seen[part] = self.at(part)
             yield self.seen[part]
         if self.changes:

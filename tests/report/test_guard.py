@@ -89,6 +89,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     not asked about."""
     monkeypatch.setattr(page_module, "_library", lambda: "0")
     monkeypatch.setattr(cards, "chart_data", lambda *_: {})
+    monkeypatch.setattr(cards, "static_chart", lambda *_: "")
     monkeypatch.setattr(attention, "MAX_BYTES", 1)
 
 
