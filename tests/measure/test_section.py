@@ -85,9 +85,7 @@ def test_models_tied_with_the_best_are_named() -> None:
 def test_without_intervals_nothing_is_disjoint() -> None:
     unknown = float("nan")
     assert not disjoint(Interval(1.0, unknown, unknown), Interval(0.0, unknown, unknown))
-    assert (
-        text_of(accuracies(vit=(0.9, unknown, unknown))) == "vit has the highest accuracy, 90.0 %."
-    )
+    assert text_of(accuracies(vit=(0.9, unknown, unknown))) == "vit has 90.0 % of the images right."
 
 
 def test_a_name_is_escaped() -> None:
@@ -206,8 +204,11 @@ def test_ranking_one_needs_no_other() -> None:
         "{model} less, {}",
         "{models} alike",
         format_estimate,
+        alone="{model} is {} long",
     )
-    assert found == "<b>a</b> has 1.00 (0.500 to 1.50)."
+    assert found == "<b>a</b> is 1.00 (0.500 to 1.50) long."
+    plain = rank_models({"a": Interval(1.0, 0.5, 1.5)}, "{model} is best, {}", "", "")
+    assert plain == "<b>a</b>: 1.00 (0.500 to 1.50).", "nothing is the best of one"
 
 
 @pytest.mark.parametrize(
@@ -313,4 +314,8 @@ def test_an_ensemble_is_compared_with_its_best_member(
     )
     assert words in text
     assert "alone, b, with 0.400" in text
-    assert "a and b disagree most, on 25.0 % (20.0 to 30.0) of the images." in text
+    assert "a and b disagree on 25.0 % (20.0 to 30.0) of the images." in text
+    third = one("member", "c", 0.6, (9.0, 9.0, 9.0))
+    assert "a and b disagree most, on 25.0 %" in text_of(made("ensemble", [*rows, third]))
+    same = [{**row, "disagreement": 0.0 if row["pair"] else row["disagreement"]} for row in rows]
+    assert "All members give the same answers." in text_of(made("ensemble", same))

@@ -67,6 +67,8 @@ def rank_models(
     last: str,
     tied: str,
     show: Callable[[float, float, float], str] = format_estimate,
+    *,
+    alone: str = "{model}: {}",
 ) -> str:
     """A sentence on which model has the highest and which the lowest value, or that they are tied.
 
@@ -82,6 +84,8 @@ def rank_models(
         the first `{}` for the lowest and the second for the highest value.
     show
         Turns value, low and high into text.
+    alone
+        The clause instead of all where there is one model, which is neither first nor last.
 
     Returns
     -------
@@ -95,7 +99,7 @@ def rank_models(
     top, bottom = order[0], order[-1]
     highest, lowest = show(*known[top]), show(*known[bottom])
     if len(order) == 1:
-        return first.format(highest, model=bold(top)) + "."
+        return alone.format(highest, model=bold(top)) + "."
     if not disjoint(known[top], known[bottom]):
         has_intervals = all(isfinite(end) for model in (top, bottom) for end in known[model])
         why = "their intervals overlap" if has_intervals else "too few images for intervals"

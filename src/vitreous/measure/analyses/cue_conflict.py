@@ -137,6 +137,7 @@ class CueConflict(Analysis):
             "{model} least often, in {}",
             "{models} are tied on how often they follow shape, in {} to {} of their decisions",
             format_percent,
+            alone="{model} follows shape rather than texture in {} of its decisions",
         )
 
 

@@ -178,7 +178,12 @@ class Ensemble(Analysis):
             most["disagreement"], most["disagreement_low"], most["disagreement_high"]
         )
         one, other = bold(most["model"]), bold(most["other"])
-        yield f"{one} and {other} disagree most, on {share} of the images."
+        if not most["disagreement"]:
+            yield "All members give the same answers."
+        elif len(members) == 2:
+            yield f"{one} and {other} disagree on {share} of the images."
+        else:
+            yield f"{one} and {other} disagree most, on {share} of the images."
 
 
 def _classifiers(bench: Bench) -> list[Subject]:

@@ -207,6 +207,8 @@ class ERF(Analysis):
             "depends on pixels {} away on average",
             "{model} the smallest, {}",
             "At a quarter of their depth, receptive fields are tied: {} to {} pixels",
+            alone="At a quarter of its depth, a position of {model} depends on pixels {} away on "
+            "average",
         )
 
 

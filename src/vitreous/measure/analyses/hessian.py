@@ -264,7 +264,7 @@ class HessianSpectrum(Analysis):
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
-        images = result.about.get("options", {}).get("stream", "")
+        images = result.about.get("options", {}).get("stream", "the measured")
         for column, what, show in (
             ("positive", "mean positive eigenvalue", format_estimate),
             ("negative", "share of negative eigenvalues", format_percent),
@@ -276,6 +276,7 @@ class HessianSpectrum(Analysis):
                 "smallest in {model}, {}",
                 f"On {images} images {what}s are tied: {{}} to {{}}",
                 show,
+                alone=f"On {images} images the {what} of {{model}} is {{}}",
             )
 
 

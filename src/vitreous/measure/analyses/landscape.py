@@ -235,6 +235,7 @@ class Landscape(Analysis):
                 f"{at} the loss of {{model}} rises most, by {{}}",
                 "that of {model} least, by {}",
                 f"{at} the rises of the loss are tied: {{}} to {{}}",
+                alone=f"{at} the loss of {{model}} rises by {{}}",
             )
 
 

@@ -197,6 +197,12 @@ class Lesion(Analysis):
             harmless = [row for row in lesions if not row["low"] > 0]
             changed = f"with it changed ({escape(most['change'])})"
             change = "without it" if most["change"] == "taken out" else changed
+            if len(harmless) == len(lesions):
+                yield (
+                    f"None of {len(lesions)} changes of {bold(model)}, one at a time, costs more "
+                    "accuracy than chance would."
+                )
+                continue
             yield (
                 f"{bold(model)} depends most on {code(most['part'])}: {change} accuracy falls by "
                 f"{format_points(most)}; {len(harmless)} of {len(lesions)} changes, one at a time, "

@@ -141,6 +141,7 @@ class Accuracy(Probe):
             "{model} the lowest, {}",
             "{models} are tied on accuracy, with {} to {} of the images right",
             format_percent,
+            alone="{model} has {} of the images right",
         )
 
 

@@ -72,8 +72,8 @@ class AttentionDistance(PerHead):
             low="low",
             high="high",
             bands=True,
-            title="How far heads look",
-            how_to_read="Each point is a head: how far it looks on average. At the dashed line a "
+            title="Attention distance of every head",
+            how_to_read="Each point is a head: how far it attends on average. At the dashed line a "
             "head attends to the whole image alike; far below it, only close by.",
         ),
         View(
@@ -133,4 +133,5 @@ class AttentionDistance(PerHead):
             "{model} nearest, {}",
             "{models} are tied on how far they attend: {} to {}",
             lambda *mean: texts[Interval(*mean)],
+            alone="{model} attends over a mean distance of {}",
         )

@@ -51,7 +51,7 @@ class AttentionEntropy(PerHead):
             low="low",
             high="high",
             bands=True,
-            title="How widely heads spread their attention",
+            title="Attention entropy of every head",
             how_to_read="Each point is a head. One bit more is attention to twice as many tokens; "
             "at the dashed line all tokens are attended to alike.",
         ),

@@ -77,7 +77,7 @@ VIEWS = (
         facet="model",
         where="tile",
         array="tiles",
-        title="What the centre patch looks at, layer by layer",
+        title="Attention of the centre patch, layer by layer",
         how_to_read="Each tile is the first image as the patch in the frame sees it, mean over "
         "heads: the brighter a place, the more it is attended to. Colours are logarithmic; a "
         "third of the scale is a factor of ten.",

@@ -256,6 +256,7 @@ class Calibration(Probe):
             "{model} worst, with {}",
             "{models} are tied on calibration, with an ECE of {1} to {0}",
             lambda value, low, high: format_percent(-value, -high, -low),
+            alone="{model} has an ECE of {}",
         )
         signed = mean_by_model(rows[rows["measure"] == "signed ECE"])
         if under := [bold(model) for model, mean in signed.items() if mean.high < 0]:

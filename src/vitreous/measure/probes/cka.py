@@ -251,6 +251,7 @@ class CKA(Probe):
             "of two, by {} CKA",
             "{model} is the most uniform, {}",
             "{models} are tied on how clearly they split into stages: by {} to {} CKA",
+            alone="In {model}, units of one stage are more similar than units of two, by {} CKA",
         )
         between = result.table[result.table["across"]]
         pairs = between.groupby("pair", sort=False, observed=True)["value"].mean()

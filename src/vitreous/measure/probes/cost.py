@@ -146,6 +146,12 @@ class Cost(Probe):
         light = min(rows, key=lambda row: row["gflops"])
         fast = max(rows, key=lambda row: row["value"])
         speed = format_estimate(fast["value"], fast["low"], fast["high"])
+        if len(rows) == 1:
+            yield (
+                f"{bold(light['model'])} needs {format_number(light['gflops'])} GFLOPs per image; "
+                f"here it ran at {speed} images per second."
+            )
+            return
         yield (
             f"{bold(light['model'])} needs the fewest operations, {format_number(light['gflops'])} "
             f"GFLOPs per image; {bold(fast['model'])} was the fastest here, {speed} images "
@@ -181,9 +187,8 @@ VIEWS = (
         low="low",
         high="high",
         title="Speed and operations",
-        how_to_read="Each point is a model: further right it computes more for an image, further "
-        "up it is faster. Of two models with as many operations the lower one makes worse use of "
-        "the machine.",
+        how_to_read="Each point is a model, its whisker from the slowest to the fastest pass. Of "
+        "two models with as many operations the lower one makes worse use of the hardware.",
     ),
     View(
         "bar",
@@ -191,8 +196,8 @@ VIEWS = (
         y="parameters",
         colour="model",
         title="Parameters",
-        how_to_read="The height of a bar is the number of parameters of a model. It says what a "
-        "model weighs on disk and in memory, and little about its speed.",
+        how_to_read="Parameters determine the size of a model on disk and in memory, and say "
+        "little about its speed.",
     ),
     View(
         "bar",
@@ -201,8 +206,8 @@ VIEWS = (
         colour="model",
         low="low",
         high="high",
-        title="Images a second",
-        how_to_read="The height of a bar is how many images pass through a model in a second, "
-        "without any probe. The whiskers are the slowest and the fastest pass.",
+        title="Images per second",
+        how_to_read="Throughput of the bare model. The whiskers are the slowest and the "
+        "fastest pass.",
     ),
 )

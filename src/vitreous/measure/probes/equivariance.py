@@ -112,9 +112,9 @@ class Equivariance(Probe):
             facet="shift",
             references=(Reference(1.0, "unrelated maps"),),
             title="Do features move along with the image?",
-            how_to_read="The image was shifted around its edges; each point says how far the map "
-            "after a unit is from the shifted map. At zero features move along exactly, at one "
-            "the maps have nothing to do with each other.",
+            how_to_read="The image is shifted cyclically. Each point is the distance between the "
+            "map of the shifted image and the shifted map of the image. At 0 features move along "
+            "exactly, at 1 the two maps are unrelated.",
         ),
         depth_view(
             "still",

@@ -137,7 +137,7 @@ class Filters(Probe):
             x="component",
             facet="model",
             array="components",
-            title="What the first convolution looks for",
+            title="Principal components of the first filters",
             how_to_read="Each tile is a principal component of the filters that see the image, "
             "strongest first; grey is nothing, colours and their opposites are interchangeable. "
             "Smooth waves and blobs are those that patches of photographs consist of; what looks "
@@ -149,7 +149,7 @@ class Filters(Probe):
             y="value",
             colour="model",
             log=("y",),
-            title="How many kinds of filters there are",
+            title="Energy of the components of the filters",
             how_to_read="Each point is a component's share of the energy of all filters. A steep "
             "line means few independent filters, a flat one that all are used alike.",
         ),
@@ -158,7 +158,7 @@ class Filters(Probe):
             x="frequency",
             y="overlap",
             colour="model",
-            title="Filters and what images consist of",
+            title="Components of filters and of image patches",
             how_to_read="Each point is a component. High up, it lies within the strongest "
             "components of the images' patches; to the right, it is fine-grained.",
         ),

@@ -9,7 +9,7 @@ in Park and Kim . The axis is the true one: of a map of 14 x 14 the half diagona
 0.857 π, which the paper's axis calls 1.0 π. Attention lowers the last value, MLPs and convolutions
 raise it.
 
-The k-th entry of the half diagonal is a wave of k cycles an image on every square map, however
+The k-th entry of the half diagonal is a wave of k cycles per image on every square map, however
 coarse. What a unit does (`change`) is therefore measured at equal cycles before and after it, and
 `common` marks the highest number of cycles that all maps have: the reading that a change of
 resolution cannot mimic.
@@ -51,7 +51,7 @@ from vitreous.specimen.observe import Feature, Sites
 __all__ = ["Fourier"]
 
 Bin = tuple[int, int]
-"""Cycles an image, down and across."""
+"""Cycles per image, down and across."""
 
 
 def half_diagonal(grid: Grid, nyquist: bool = False) -> tuple[Bin, ...]:
@@ -114,19 +114,19 @@ class Fourier(Probe):
     columns = (
         *UNIT_COLUMNS,
         Column(
-            "cycles", "order", "Cycles an image, along the shorter side.", label="cycles an image"
+            "cycles", "order", "Cycles per image, along the shorter side.", label="cycles per image"
         ),
         Column("frequency", "quantity", "Frequency on the unit's own grid.", "π"),
         Column("highest", "category", "Whether it is the highest frequency of the map."),
         Column(
             "common",
             "category",
-            "Whether it has the highest number of cycles an image that all maps have.",
+            "Whether it has the highest number of cycles per image that all maps have.",
         ),
         Column(
             "change",
             "quantity",
-            "What the unit did: after it, less before it, at equal cycles an image.",
+            "What the unit did: after it, less before it, at equal cycles per image.",
         ),
         Column("change_low", "quantity", "Lower end of the 95 % interval of the change."),
         Column("change_high", "quantity", "Upper end of the 95 % interval of the change."),
@@ -142,14 +142,14 @@ class Fourier(Probe):
             y="value",
             colour="depth",
             facet="model",
-            title="Frequencies of feature maps",
-            how_to_read="Each line is the map after a unit, darker with depth; it says how strong "
-            "waves are, compared with the mean of the map. The more a line falls, the smoother "
-            "the map.",
+            title="Fourier spectrum of feature maps",
+            how_to_read="Each line is the map after a unit, coloured by depth: how strong waves of "
+            "each frequency are, compared with the mean of the map. The more a line falls, the "
+            "smoother the map.",
         ),
         depth_view(
             where="highest",
-            title="The highest frequency of each map",
+            title="Amplitude at the highest frequency of each map",
             how_to_read="Each point is the finest wave of the map after a unit. Where the line "
             "falls, a unit has smoothed; where maps become coarser, the finest wave is another "
             "one, and a jump says little.",
@@ -166,14 +166,15 @@ class Fourier(Probe):
             references=(Reference(0.0, "no change"),),
             title="What each unit does to the highest frequency",
             how_to_read="Each point is a unit: below zero it has smoothed, above it has "
-            "sharpened, at equal cycles an image. In the paper's ViT-Ti on ImageNet, attention "
+            "sharpened, at equal cycles per image. In the paper's ViT-Ti on ImageNet, attention "
             "comes to -0.10 and MLPs to +0.11 in blocks 4 to 12.",
         ),
         depth_view(
             where="common",
-            title="The same wave at every depth",
-            how_to_read="Each point is the wave with the most cycles an image that all maps can "
-            "hold. Unlike the highest frequency it means the same on fine and on coarse maps.",
+            title="Amplitude at the same frequency at every depth",
+            how_to_read="Each point is the amplitude at the highest number of cycles per image "
+            "that all maps can hold. Unlike the highest frequency of a map, it means the same on "
+            "fine and on coarse maps.",
         ),
     )
     nyquist: bool = False

@@ -59,9 +59,9 @@ class Gates(Probe):
             bands=True,
             limits=(0.0, 1.0),
             references=(Reference(0.7311, "before training"),),
-            title="How much gated heads look by position",
-            how_to_read="Each point is a head with a gate. Near 1 it looks where its position "
-            "tells it to, whatever is there; near 0 it looks for content, wherever that is.",
+            title="Gates of positional attention",
+            how_to_read="Each point is a head with a gate. Near 1 it attends by position, "
+            "whatever is there; near 0 by content, wherever that is.",
         ),
         View(
             "line",

@@ -87,4 +87,5 @@ class HeadDiversity(PerImage):
             "The heads of {model} differ most from each other, by {} on average",
             "those of {model} least, by {}",
             "{models} are tied on how much heads differ: by {} to {}",
+            alone="The heads of a layer of {model} differ by {} on average",
         )

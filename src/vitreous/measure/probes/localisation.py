@@ -270,6 +270,8 @@ class Localisation(Probe):
             "{models} are tied on how many final tokens are most similar to the image at their own "
             "position, {} to {}",
             format_percent,
+            alone="In {model}, {} of the final tokens are most similar to the image at their own "
+            "position",
         )
         if sentence:
             chance = format_percent(models["chance"].max())

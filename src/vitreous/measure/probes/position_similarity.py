@@ -196,7 +196,7 @@ class PositionSimilarity(Probe):
         x="model",
         array="sheets",
         where="pictured",
-        title="Which positions a position resembles",
+        title="Similarity of position embeddings",
         how_to_read="Each tile belongs to one position, and shows how much all positions resemble "
         "it: blue is the opposite, white nothing in common, brown the same. A bright spot that "
         "moves with the tile, or a cross, means that the model knows the grid.",
@@ -207,6 +207,7 @@ class PositionSimilarity(Probe):
         y="value",
         colour="model",
         references=(Reference(-0.5, "distance, where the grid is clear"),),
+        label="rank correlation, or difference of cosines",
         title="Do embeddings know the grid?",
         how_to_read="Distance is below zero where positions are the less alike the farther they "
         "are apart. Row and column are above zero where positions that share one are more alike "

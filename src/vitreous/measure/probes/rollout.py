@@ -76,9 +76,9 @@ VIEWS = (
         facet="model",
         where="tile",
         array="tiles",
-        title="What the output rests on",
-        how_to_read="Each image, and beside it the same image lit where attention, multiplied "
-        "through all layers, leads. What stays dark had little way to the output.",
+        title="Attention rollout",
+        how_to_read="Each image, and beside it the same image weighted by attention rollout: "
+        "attention multiplied through all layers. Dark regions contribute little to the output.",
     ),
     View(
         "line",

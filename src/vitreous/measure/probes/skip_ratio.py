@@ -169,4 +169,5 @@ class SkipRatio(Probe):
             "Skips carry most in {model}: {} times what branches add, mean over units",
             "least in {model}: {} times",
             "{models} are tied on how much skips carry: {} to {} times what branches add",
+            alone="In {model}, skips carry {} times what branches add, mean over units",
         )

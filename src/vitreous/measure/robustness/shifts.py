@@ -194,6 +194,7 @@ def rank_by_mean_accuracy(result: Result, shifts: str) -> str:
         "{model} worst, with {}",
         f"{{models}} are tied on {shifts}, with {{}} to {{}} right on average",
         format_percent,
+        alone=f"Under {shifts}, {{model}} has {{}} right on average",
     )
 
 
