@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 
 MANY_PAIRS = 2
 """Above this number of pairs of models, the first chart is a matrix of means."""
+
+
+def has_many_pairs(table: pd.DataFrame) -> bool:
+    """Whether rows compare so many models on both sides that a matrix is an overview."""
+    sides = (table["model"].nunique(), table["other_model"].nunique())
+    return table["pair"].nunique() > MANY_PAIRS and min(sides) > 1
+
+
 MATRIX = View(
     "heatmap",
     x="other_model",
@@ -49,7 +57,7 @@ CROSS = replace(
 
 def cka_views(table: pd.DataFrame) -> tuple[View, ...]:
     """Return the charts of a table of CKA: the more models, the more of an overview comes first."""
-    pairs = table.loc[table["across"], "pair"].nunique()
-    if pairs > MANY_PAIRS:
+    across = table[table["across"]]
+    if has_many_pairs(across):
         return MATRIX, SELF, CROSS
-    return (SELF, CROSS) if pairs else (SELF,)
+    return (SELF, CROSS) if len(across) else (SELF,)

@@ -184,7 +184,7 @@ class PerHead(PerImage):
             ),
             Column(
                 "mean", "quantity", "Mean over the heads of the unit.", measure,
-                f"{label}, mean over heads",
+                f"mean {label}",
             ),
             Column("mean_low", "quantity", "Lower end of its 95 % interval.", measure),
             Column("mean_high", "quantity", "Upper end of its 95 % interval.", measure),

@@ -62,7 +62,7 @@ def _cell_axis(
         axis["labelExpr"] = "format(datum.value, '.2~f')"
     else:
         axis |= drawing.label_expression(name)
-    title = drawing.result.column(name).title
+    title = None if drawing.view.matrix else drawing.result.column(name).title
     return {"field": name, "type": "nominal", "title": title, "sort": levels, "axis": axis}
 
 

@@ -324,7 +324,8 @@ class _PlotDrawing(Drawing):
             angle = 0 if longest * len(levels) < 40 else angle
             labels = [names[levels[i]] for i in shown]
             set_ticks(list(shown), labels, fontsize=6.5, rotation=angle)
-        ax.set(xlabel=result.column(view.x).title, ylabel=result.column(view.y).title)
+        if not view.matrix:
+            ax.set(xlabel=result.column(view.x).title, ylabel=result.column(view.y).title)
         ax.set_facecolor((self.ink, style.HOLE))
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)

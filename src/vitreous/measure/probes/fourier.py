@@ -136,17 +136,6 @@ class Fourier(Probe):
         ),
     )
     views = (
-        View(
-            "line",
-            x="frequency",
-            y="value",
-            colour="depth",
-            facet="model",
-            title="Fourier spectrum of feature maps",
-            how_to_read="Each line is the map after a unit, coloured by depth: how strong waves of "
-            "each frequency are, compared with the mean of the map. The more a line falls, the "
-            "smoother the map.",
-        ),
         depth_view(
             where="highest",
             title="Amplitude at the highest frequency of each map",
@@ -168,6 +157,17 @@ class Fourier(Probe):
             how_to_read="Each point is a unit: below zero it has smoothed, above it has "
             "sharpened, at equal cycles per image. In the paper's ViT-Ti on ImageNet, attention "
             "comes to -0.10 and MLPs to +0.11 in blocks 4 to 12.",
+        ),
+        View(
+            "line",
+            x="frequency",
+            y="value",
+            colour="depth",
+            facet="model",
+            title="Fourier spectrum of feature maps",
+            how_to_read="Each line is the map after a unit, coloured by depth: how strong waves of "
+            "each frequency are, compared with the mean of the map. The more a line falls, the "
+            "smoother the map.",
         ),
         depth_view(
             where="common",

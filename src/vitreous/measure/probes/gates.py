@@ -45,9 +45,7 @@ class Gates(Probe):
     )
     columns = (
         Column("head", "order", "The head."),
-        Column(
-            "mean", "quantity", "Mean over the heads of the unit.", label="gate, mean over heads"
-        ),
+        Column("mean", "quantity", "Mean over the heads of the unit.", label="mean gate"),
         Column("value", "quantity", "Share of positional attention, σ(λ).", label="gate"),
     )
     views = (

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 from vitreous.measure.alignment import Grams, columns, doubled, minibatches, vectors, weighted_hsic
-from vitreous.measure.cka_views import MANY_PAIRS
+from vitreous.measure.cka_views import has_many_pairs
 from vitreous.measure.heads import mean_distance, why_hidden
 from vitreous.measure.per_image import mean_over_images
 from vitreous.measure.probe import (
@@ -222,7 +222,7 @@ class LocalHeads(Probe):
             self.name,
             table,
             COLUMNS,
-            (MATRIX, VIEW) if table["pair"].nunique() > MANY_PAIRS else (VIEW,),
+            (MATRIX, VIEW) if has_many_pairs(table) else (VIEW,),
             about=about_copies(self.setting),
             replicates=replicates,
         )
