@@ -28,7 +28,8 @@ def heat_map(drawing: Encodings, panel: Panel) -> Spec:
     view = drawing.view
     across, down = drawing.levels(view.x, panel), drawing.rows_downwards(panel)
     room, largest = (400, 40) if view.matrix else (320, 26)
-    step = max(min(math.floor(room / max(len(across), len(down), 1)), largest), 4)
+    smallest = 12 if view.sort else 4  # every name of a ranking is legible
+    step = max(min(math.floor(room / max(len(across), len(down), 1)), largest), smallest)
     lines, steps = drawing.tooltip()
     place = {
         "x": _cell_axis(drawing, view.x, across, step, turn=True),

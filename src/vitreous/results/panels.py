@@ -66,7 +66,8 @@ class Drawing:
         self.panels = split_panels(result, view)
         self.scale = colour_scale(result, view, theme)
         self.limits = value_limits(result, view)
-        self.titles = short_names((panel.title for panel in self.panels), self.title_limit)
+        limit = self.title_limit if len(self.panels) <= 4 else 28
+        self.titles = short_names((panel.title for panel in self.panels), limit)
         """Titles of panels as they are shown."""
 
     def limits_of(self, panel: Panel) -> tuple[float, float] | None:
