@@ -196,7 +196,7 @@ VIEWS = (
         y="parameters",
         colour="model",
         title="Parameters",
-        how_to_read="Parameters determine the size of a model on disk and in memory, and say "
+        how_to_read="Parameters determine the size of a model on disk and in memory. They say "
         "little about its speed.",
     ),
     View(
