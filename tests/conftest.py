@@ -33,6 +33,7 @@ SLOWEST = (
     "test_distributed",
     "test_coverage",
     "test_claim_verdicts",
+    "test_nano",
     "test_fifth_paper",
 )
 """Files that begin first, so that no process is left with a long one at the end."""

@@ -42,10 +42,10 @@ def test_what_the_script_asks_is_there() -> None:
 
 
 def test_eigenvalues_again() -> None:
-    _, numbers = piece("hessian", "nano:vit@warmup", 0)
+    _, numbers = piece("hessian", "nano:resnet@warmup", 0)
     table = found["hessian"].table
     rows = table[
-        (table["model"] == "nano:vit@warmup")
+        (table["model"] == "nano:resnet@warmup")
         & (table["measure"] == "eigenvalue")
         & (table["batch"] == 0)
     ]
@@ -56,10 +56,10 @@ def test_eigenvalues_again() -> None:
 
 
 def test_a_lesion_again() -> None:
-    change, numbers = piece("lesion", "nano:resnet", 1)
+    change, numbers = piece("lesion", "nano:vit", 1)
     table = found["lesion"].table
     row = table[
-        (table["model"] == "nano:resnet") & (table["part"] == change.partition(":")[0])
+        (table["model"] == "nano:vit") & (table["part"] == change.partition(":")[0])
     ].iloc[0]
     assert float(numbers["right"].double().mean()) == pytest.approx(row["accuracy"], abs=1e-9)
     assert float(numbers["nll"].mean()) == pytest.approx(row["nll"], rel=1e-4)
