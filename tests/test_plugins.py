@@ -56,6 +56,47 @@ def test_a_probe_from_a_file(home: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert result.views[0].x == "depth"  # by default
 
 
+SHORT = """
+from vitreous.measure.per_image import PerImage
+
+
+class Short(PerImage):
+    name = "short"
+
+    def values(self, subject, unit, sites):
+        return sites.out.tokens.norm(dim=-1).mean(1)
+
+
+class Blind(Short):
+    name, sites = "blind", ()
+
+
+class Empty(Short):
+    name = "empty"
+
+    def rows(self, sums, subjects):
+        return []
+"""
+
+
+def test_a_probe_of_name_and_values_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It measures what one that names its sites does; one without a row says so."""
+    (home / "short.py").write_text(SHORT)
+    given = ["short.py:Short", "short.py:Blind", "short.py:Empty", "my_probe.py:TokenNorm"]
+    asked = ("inspect", "nano:vit", *FEW, "--probes", *given, "--results", "n")
+    code, out, err = typed(capsys, *asked)
+    assert code == 0, err
+    found = vitreous.Inspection.load("n")
+    assert set(found) == {"short", "token_norm"}
+    short, full = (found[name].table.set_index("unit")["value"] for name in found)
+    assert len(full) > 5
+    pd.testing.assert_series_equal(short[full.index], full)
+    said = " ".join(out.split())
+    assert "2 measurements on 8 images" in said
+    assert "Left out: blind of nano:vit. The probe observes no unit, since its 'sites' are" in said
+    assert "Left out: empty of nano:vit. The probe observes its units, and its result has" in said
+
+
 def test_results_without_their_plugin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table, the charts and the section's title are there; only sentences need the class."""
     found = vitreous.inspect("nano:vit", probes=["my_probe.py:TokenNorm"], limit=8)

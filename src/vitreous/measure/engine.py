@@ -259,10 +259,10 @@ def _answer_probes(pass_: Pass, shards: Shards, seconds: float) -> Inspection:
     for probe in pass_.probes:
         reasons = pass_.left_out[probe.name]
         suited = pass_.suited(probe)
-        if not suited:
-            left_out[probe.name] = {name: str(why) for name, why in reasons.items()}
+        result = probe.answer(sums_of[probe.name], suited) if suited else None
+        if result is None or not len(result.table):
+            left_out[probe.name] = pass_.reasons(probe)
             continue
-        result = probe.answer(sums_of[probe.name], suited)
         results[probe.name] = _with_provenance(
             probe, result, pass_.setting, suited, images, seconds, reasons
         )

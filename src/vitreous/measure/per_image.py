@@ -33,12 +33,14 @@ from vitreous.results import (
     tabulate,
 )
 from vitreous.specimen.anatomy import Unit
-from vitreous.specimen.observe import Sites
+from vitreous.specimen.observe import Site, Sites
 
 
 class PerImage(Probe):
     """A probe whose `values` are an array per image and unit; NaN where an image has no value."""
 
+    sites: tuple[Site, ...] = ("out",)
+    """What `values` gets of every unit (default: the tokens after it)."""
     value: ClassVar[tuple[Column, ...]] = estimate("Mean over the images.")
     """The columns value, low, high and n, as `vitreous.results.estimate` makes them."""
     axes: ClassVar[tuple[Column, ...]] = ()

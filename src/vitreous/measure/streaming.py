@@ -90,6 +90,16 @@ class Pass:
         """The models that a probe can measure."""
         return [subject for subject in self.setting.subjects if self.suits(probe, subject)]
 
+    def reasons(self, probe: Probe) -> dict[str, str]:
+        """Why a probe has measured no model; a model that suits it gave no row."""
+        known = self.left_out[probe.name]
+        watched = "its units" if probe.sites else "no unit, since its 'sites' are empty"
+        nothing = f"The probe observes {watched}, and its result has no row."
+        return {
+            each.name: nothing if self.suits(probe, each) else str(known[each.name])
+            for each in self.setting.subjects
+        }
+
     @property
     def shards(self) -> int:
         return -(-len(self.setting.data) // self.size)
