@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
+from PIL import Image
+from safetensors.torch import save_file
 from torch import nn
 
 import vitreous
@@ -54,6 +57,86 @@ def test_one_random_model_beside_trained_ones_is_left_out_of_the_evidence() -> N
     assert list(unjudged(found)) == ["vit_nano"]
     assert {each.name for each in evidence_of(found).items} == {"nano:vit", "nano:resnet"}
     assert "nano:vit" in page(found)
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file and a Hugging Face folder of weights as they are initialised, and a photo."""
+    home = tmp_path_factory.mktemp("untrained")
+    save_file(vitreous.build("vit_nano").state_dict(), home / "vit.safetensors")
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+        image_size=32, patch_size=8, num_labels=10,
+    )  # fmt: skip
+    transformers.ViTForImageClassification(config).save_pretrained(home / "vit")
+    Image.new("RGB", (40, 40), "teal").save(home / "photo.png")
+    return home
+
+
+FILE = ("vit_nano", "--weights", "vit.safetensors")
+LOOK = "was loaded, but its weights look untrained (its norms are as initialised)"
+
+
+@pytest.mark.parametrize(
+    ("given", "loaded", "cell"),
+    [
+        (FILE, "vit.safetensors", "vit.safetensors (untrained)"),
+        (("hf:vit",), "hf:vit", "untrained"),
+    ],
+)
+def test_a_file_of_untrained_weights_is_named_and_not_judged(
+    given: tuple[str, ...], loaded: str, cell: str, untrained: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The advice to load weights, and the word random, are for those who loaded none."""
+    monkeypatch.chdir(untrained)
+    monkeypatch.setenv("COLUMNS", "200")
+    few = ("--probes", "variance", "--limit", "16", "--out", "page.html")
+    code, out, err = run(capsys, "inspect", *given, *few)
+    assert code == 0, err
+    assert f"{loaded} {LOOK}" in out
+    assert "No finding is judged on it." in out
+    assert f"{given[0]} {cell} " in out
+    assert "andom weights" not in out
+    assert "could be judged" not in out
+    text = (untrained / "page.html").read_text()
+    assert f"{loaded} {LOOK}" in text
+    assert 'id="verdicts"' not in text
+    code, out, err = run(capsys, "show", given[0], "photo.png", *given[1:], "--out", "shown.png")
+    assert code == 0, err
+    assert f"{loaded} {LOOK}: neither the map nor the prediction means anything." in out
+    assert "add --pretrained" not in out
+    assert "are random" not in out
+
+
+def test_advice_is_for_weights_that_nobody_gave(
+    untrained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(untrained)
+    words = "The weights are random: neither the map nor the prediction means anything"
+    for model, said in (
+        ("vit_nano", f"{words}; add --pretrained or --weights FILE."),
+        ("nano:vit@initial", f"{words}. "),
+    ):
+        code, out, err = run(capsys, "show", model, "photo.png", "--out", "shown.png")
+        assert code == 0, err
+        assert said in out
+    code, out, _ = run(capsys, "show", "nano:vit", "photo.png", "--out", "shown.png")
+    assert "anything" not in out
+
+
+def test_a_trained_file_is_named_in_the_table(
+    untrained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(untrained)
+    model = vitreous.build("vit_nano")
+    moved = {name: value + 0.01 for name, value in model.state_dict().items()}
+    save_file(moved, "best.safetensors")
+    few = ("--probes", "variance", "--limit", "16", "--out", "page.html")
+    code, out, err = run(capsys, "inspect", "vit_nano", "--weights", "best.safetensors", *few)
+    assert code == 0, err
+    assert "vit_nano best.safetensors" in out
+    assert LOOK not in out
 
 
 class Guess(nn.Module):

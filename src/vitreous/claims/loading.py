@@ -26,6 +26,7 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.results.files import INDEX_NAME, REMEDY, read_index
 from vitreous.results.stored import StoredResult
+from vitreous.results.weight_origin import untrained_words
 from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
@@ -211,15 +212,17 @@ def _described_models(results: Mapping[str, Result]) -> dict[str, dict[str, Any]
 def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
     """Models of an inspection that no finding is judged on, and why.
 
-    Random weights have learned nothing, and neither has a model at chance. A checkpoint early in a
+    Random weights have learned nothing, nor have those of a file that are as initialised, nor has a
+    model at chance. A checkpoint early in a
     training (`NAME@warmup`) may be at chance: claims ask for it as such.
     """
-    random = {
-        name: RANDOM
-        for name, record in _described_models(results).items()
-        if record.get("weights") == "random" and "@" not in name
-    }
-    return {**_at_chance(results), **random}
+    found = _at_chance(results)
+    for name, record in _described_models(results).items():
+        if record.get("weights") == "untrained":
+            found[name] = untrained_words(name, record)
+        elif record.get("weights") == "random" and "@" not in name:
+            found[name] = RANDOM
+    return found
 
 
 def _at_chance(results: Mapping[str, Result]) -> dict[str, str]:

@@ -145,9 +145,12 @@ def _print(shown: Shown) -> None:
     if shown.map is not None:
         screen.print(Text(f"{shown.model}: {shown.map.says}"), soft_wrap=True)
     screen.print(Text(f"Image: {shown.preprocessing}", style="dim"), soft_wrap=True)
-    if shown.weights == "random":
-        words = "The weights are random: neither the map nor the prediction means anything; add "
-        screen.print(Text(f"{words}--pretrained or --weights FILE.", style="yellow"))
+    if shown.warning:
+        comes_with_some = shown.model.startswith(("run:", "nano:", "zoo:"))
+        advised = shown.weights == "random" and not comes_with_some
+        advice = "; add --pretrained or --weights FILE." if advised else "."
+        words = shown.warning.removesuffix(".") + advice
+        screen.print(Text(words, style="yellow"), soft_wrap=True)
     table = Table(box=None, show_header=False)
     table.add_column()
     table.add_column(justify="right")

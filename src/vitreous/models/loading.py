@@ -127,12 +127,11 @@ def _load_named(
 ) -> nn.Module:
     """The model called `name`, from wherever the name says."""
     source, colon, rest = name.partition(":")
-    weights: Weights = "pretrained" if pretrained else "random"
     if source == "hf":
         model = load_hugging_face(rest, pretrained=pretrained, image=size, classes=classes)
-        return mark(model, weights)
+        return _mark_named(model, pretrained)
     if source == "tv":
-        return mark(_torchvision(rest, pretrained, size, classes), weights)
+        return _mark_named(_torchvision(rest, pretrained, size, classes), pretrained)
     if source == "run":
         return _load_run(rest, size)
     if source == "nano":
@@ -148,8 +147,13 @@ def _load_named(
     if registry.is_registered(name):
         return _registered(name, pretrained, size, classes, options)
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
-        return mark(_timm(name, pretrained, size, classes, options), weights)
+        return _mark_named(_timm(name, pretrained, size, classes, options), pretrained)
     return _load_run(name, size)
+
+
+def _mark_named(model: nn.Module, pretrained: bool) -> nn.Module:
+    """Note that the weights are published ones, or a folder's, which may be untrained."""
+    return mark_loaded(model, "pretrained") if pretrained else mark(model, "random")
 
 
 def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:

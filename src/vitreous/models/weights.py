@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-Weights = Literal["pretrained", "trained", "random", "unknown"]
+Weights = Literal["pretrained", "trained", "untrained", "random", "unknown"]
+"""Untrained weights were loaded from somewhere, and are as they are initialised."""
 M = TypeVar("M", bound=nn.Module)
 
 SAMPLE = 64
@@ -28,9 +29,9 @@ def mark(model: M, weights: Weights) -> M:
     return model
 
 
-def mark_loaded(model: M) -> M:
-    """Note that the weights come from a file: trained, unless they are as initialised."""
-    return mark(model, "random" if _is_initialised(model) else "trained")
+def mark_loaded(model: M, weights: Weights = "trained") -> M:
+    """Note that the weights come from a file or folder: untrained if they are as initialised."""
+    return mark(model, "untrained" if _is_initialised(model) else weights)
 
 
 def weights_of(model: nn.Module) -> Weights:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vitreous.claims.evidence import EvidenceItem
 from vitreous.claims.loading import RANDOM
 from vitreous.claims.verdicts import Verdict, count_outcomes
+from vitreous.results.weight_origin import LOOK_UNTRAINED
 from vitreous.results.words import join_words, plural
 
 
@@ -57,6 +58,8 @@ def warnings(not_judged: Mapping[str, str]) -> list[str]:
     sentences = []
     for why, names in models.items():
         sentence = f"{why[0].upper()}{why[1:]}: {join_words(names)}."
+        if why.endswith(LOOK_UNTRAINED):  # begins with the name of a file, or the model itself
+            sentence = f"{why}." if why.startswith(names[0]) else f"{why}: {join_words(names)}."
         if why == RANDOM:
             sentence += " What you see is the architecture before training."
         it = "it" if len(names) == 1 else "them"

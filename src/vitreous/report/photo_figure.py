@@ -174,8 +174,8 @@ def _caption(shown: Shown, width: float) -> str:
         if found.elsewhere > 5e-4:
             line += f" {100 * found.elsewhere:.1f} % rests on tokens without a place."
         lines.append(line)
-    if shown.weights == "random":
-        lines.append("The weights are random: neither the map nor the prediction means anything.")
+    if shown.warning:
+        lines.append(shown.warning)
     if not len(shown.predictions):
         lines.append("The output is not a score for each class, so there is no prediction.")
     return "\n".join(part for line in lines for part in textwrap.wrap(line, int(20 * width)))

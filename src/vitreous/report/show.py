@@ -27,6 +27,7 @@ from vitreous.measure.preprocessing import PreprocessingChoice, choose_preproces
 from vitreous.measure.subject import Model, Subject, logits, subjects
 from vitreous.palette import Theme
 from vitreous.report.path import check_figure_path
+from vitreous.results.weight_origin import untrained_words
 from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.validation import check_ranges
 
@@ -66,7 +67,9 @@ class Shown:
     preprocessing: str
     """How the picture was prepared, in words."""
     weights: str
-    """Where the weights come from: pretrained, trained, random or unknown."""
+    """Where the weights come from: pretrained, trained, untrained, random or unknown."""
+    warning: str = ""
+    """Why neither the map nor the prediction means anything; empty if they may."""
 
     def __repr__(self) -> str:
         best = self.predictions.head(1).to_dict("records")
@@ -184,7 +187,21 @@ def show(
         _sharper(framing, whole).transpose(1, 2, 0),
         subject.describe_preprocessing(data),
         subject.specimen.weights,
+        _warning(subject),
     )
+
+
+def _warning(subject: Subject) -> str:
+    """A sentence about weights that have learned nothing."""
+    specimen = subject.specimen
+    if specimen.weights not in ("random", "untrained"):
+        return ""
+    begin = "The weights are random"
+    if specimen.weights == "untrained":
+        loaded = specimen.checkpoint
+        record = {} if loaded is None else {"checkpoint": {"file": loaded.file}}
+        begin = untrained_words(subject.name, record)
+    return f"{begin}: neither the map nor the prediction means anything."
 
 
 def _one_subject(model: Model, **how: Any) -> Subject:

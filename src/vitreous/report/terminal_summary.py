@@ -20,6 +20,7 @@ from vitreous.report.guard import Guard
 from vitreous.report.judgement import warnings
 from vitreous.report.origin import images_of
 from vitreous.results import Result
+from vitreous.results.weight_origin import weights_label
 from vitreous.results.words import plural
 
 MAX_REASONS = 6
@@ -114,7 +115,7 @@ def _columns(inspection: Inspection) -> dict[str, dict[str, str]]:
     for result in inspection.values():
         for model, about in result.about.get("models", {}).items():
             if about.get("weights"):
-                cells["weights"][model] = about["weights"]
+                cells["weights"][model] = weights_label(about)
     for model, anatomy in inspection.anatomies.items():
         cells["units"][model] = str(len(anatomy.units))
         cells["parameters"][model] = _short(anatomy.parameters)

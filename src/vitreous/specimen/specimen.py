@@ -51,7 +51,7 @@ class Specimen(nn.Module):
     trained: Mapping[str, Any] = MappingProxyType({})
     """`mean`, `std` and `label_names` of the training images, where the model says so."""
     weights: str = "unknown"
-    """Where its weights come from: pretrained, trained, random or unknown."""
+    """Where its weights come from: pretrained, trained, untrained, random or unknown."""
     checkpoint: LoadedWeights | None = None
     """What was loaded from the file given as `weights`, and what was not."""
     build: Mapping[str, Any] | None = None
