@@ -57,7 +57,7 @@ def origin_section(inspection: Inspection) -> list[str]:
         rows.append(("took", f"{about['seconds']:,.0f} s for all probes together"))
     entries = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
     return [
-        '<section id="origin" class="card"><h2>Where this comes from</h2>',
+        '<section id="origin" class="card"><h2>Provenance</h2>',
         "<p>All probes were computed in one pass over the same images. Ribbons, whiskers and "
         "numbers in brackets are 95 % intervals: what other images of the same kind could have "
         "given (bootstrap over images). The interval of a mean over units is the mean of their "
