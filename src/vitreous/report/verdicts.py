@@ -214,7 +214,7 @@ def _verdict(verdict: Verdict) -> list[str]:
         f'aria-label="{claim.id}: {verdict.outcome}">',
         f'<p class="line">{badge(verdict.outcome)}<a class="id" href="#{claim.id}">{claim.id}</a>'
         f"{_tags(verdict)}</p>",
-        f"<h4>{escape(claim.sentence)}</h4>",
+        f"<h3>{escape(claim.sentence)}</h3>",
     ]
     if main is not None and isfinite(main.measured.value):
         words = drawing.in_words(main, "<b>{}</b>")
