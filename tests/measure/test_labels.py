@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import timm
 import torch
 from PIL import Image
+from rich.console import Console
 from torch import Tensor, nn
 
 import vitreous
@@ -22,6 +24,8 @@ from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.measure.class_names import read_class_names
 from vitreous.measure.labels import ClassMatch, match_classes
+from vitreous.report.guard import Guard
+from vitreous.report.terminal_summary import terminal_summary
 
 INFO = timm.data.ImageNetInfo()
 WNIDS = INFO.label_names()
@@ -127,6 +131,26 @@ def test_a_list_of_class_names(form: str, tmp_path: Path) -> None:
     expected = accuracy_by_hand(model, files, {"cat": 1, "dog": 3})
     assert found.table[found.table["overall"]].iloc[0]["value"] == pytest.approx(expected)
     assert found.about["data"]["labels"] == "2 of 4 classes, by names"
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["cat", "dog", "fox"], "3 of 4 classes, by names"),
+        (["ant", "cat", "dog", "fox"], "4 of 4 classes, by names"),
+    ],
+)
+def test_the_terminal_counts_classes_of_the_images(
+    tmp_path: Path, names: list[str], said: str
+) -> None:
+    """Not the scores of the model; and says how labels were matched, also if all have a name."""
+    folder(tmp_path, names, 2)
+    found = measured(Scores(4), tmp_path, classes=["fox", "dog", "cat", "ant"])
+    printed = StringIO()
+    Console(width=120, file=printed).print(terminal_summary(found, Guard()))
+    text = printed.getvalue()
+    assert text.splitlines()[0].endswith(f", {len(names)} classes")
+    assert f"Labels: {said}" in text
 
 
 def test_as_many_classes_without_names_are_taken_in_order(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -25,13 +26,24 @@ def provenance_line(inspection: Inspection) -> str:
     return " · ".join(parts)
 
 
+def class_count(data: Mapping[str, Any]) -> int:
+    """Number of classes of the images; `classes` of a result counts the scores they belong to.
+
+    >>> class_count({"classes": 1000, "labels": "3 of 1000 classes, by wnids"})
+    3
+    """
+    matched, of, _ = str(data.get("labels") or "").partition(" of ")
+    return int(matched) if of and matched.isdecimal() else int(data.get("classes") or 0)
+
+
 def origin_section(inspection: Inspection) -> list[str]:
     """Return the last section of the page."""
     about = _first_about(inspection)
     rows = []
     if data := about.get("data", {}):
         size = f"{data['images']:,} of {data.get('available', data['of']):,}"
-        classes = f", {plural(data['classes'], 'class', 'classes')}" if data.get("classes") else ""
+        count = class_count(data)
+        classes = f", {plural(count, 'class', 'classes')}" if count else ""
         rows.append(("images", f"{escape(data['name'])}, {escape(data['split'])}: {size}{classes}"))
         if data.get("labels"):
             rows.append(("labels", escape(data["labels"])))

@@ -18,7 +18,7 @@ from vitreous.measure.section import sentences_of
 from vitreous.measure.summary import left_out_lines
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import warnings
-from vitreous.report.origin import images_of
+from vitreous.report.origin import class_count, images_of
 from vitreous.results import Result
 from vitreous.results.weight_origin import weights_label
 from vitreous.results.words import plural
@@ -52,7 +52,8 @@ def _images(inspection: Inspection) -> list[RenderableType]:
     if not inspection:
         return []
     data = next(iter(inspection.values())).about["data"]
-    classes = f", {plural(data['classes'], 'class', 'classes')}" if data.get("classes") else ""
+    count = class_count(data)
+    classes = f", {plural(count, 'class', 'classes')}" if count else ""
     line = f"{plural(len(inspection), 'measurement')} on {images_of(data)}{classes}"
     return [Text(line)]
 
@@ -73,14 +74,9 @@ def _table(inspection: Inspection) -> list[RenderableType]:
 
 
 def _labels(inspection: Inspection) -> list[RenderableType]:
-    """Return a line on how labels were matched, unless every class has its name."""
+    """Return a line on how labels were matched with the scores of the models."""
     found = {result.about.get("data", {}).get("labels", "") for result in inspection.values()}
-    lines = []
-    for words in sorted(filter(None, found)):
-        held, _, total = words.partition(" classes, ")[0].partition(" of ")
-        if held != total or words.endswith("by order"):
-            lines.append(Text(f"Labels: {words}", style="dim"))
-    return [*lines]
+    return [Text(f"Labels: {words}", style="dim") for words in sorted(filter(None, found))]
 
 
 def _checkpoints(inspection: Inspection) -> list[RenderableType]:
