@@ -58,9 +58,9 @@ def test_eigenvalues_again() -> None:
 def test_a_lesion_again() -> None:
     change, numbers = piece("lesion", "nano:vit", 1)
     table = found["lesion"].table
-    row = table[
-        (table["model"] == "nano:vit") & (table["part"] == change.partition(":")[0])
-    ].iloc[0]
+    row = table[(table["model"] == "nano:vit") & (table["part"] == change.partition(":")[0])].iloc[
+        0
+    ]
     assert float(numbers["right"].double().mean()) == pytest.approx(row["accuracy"], abs=1e-9)
     assert float(numbers["nll"].mean()) == pytest.approx(row["nll"], rel=1e-4)
 

@@ -8,6 +8,7 @@ from typing import Any
 from vitreous.measure.inspection import Inspection
 from vitreous.report.packing import compact_json
 from vitreous.results.names import short_names
+from vitreous.results.weight_origin import weights_label
 from vitreous.results.words import escape, format_number, format_percent, join_words
 from vitreous.specimen.anatomy import Anatomy
 from vitreous.specimen.drawing_svg import count
@@ -104,7 +105,7 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
         for result in inspection.values()
         for name, each in result.about.get("models", {}).items()
     }
-    yield "weights", lambda name: escape(known.get(name, {}).get("weights", ""))
+    yield "weights", lambda name: escape(weights_label(known.get(name, {})))
     yield "image", of(lambda a: f"{a.image[1]}×{a.image[2]}")
     yield "parameters", of(lambda a: count(a.parameters))
     mixers = ["mixer"] if any(a.counts().get("mixer") for a in anatomies.values()) else []
