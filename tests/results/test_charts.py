@@ -18,7 +18,14 @@ from PIL import Image
 
 from results.conftest import MADE, VIEWS, distances, filters, reliability, similarity, spectrum
 from vitreous.errors import VitreousError
-from vitreous.palette import KIND_COLOURS, PAPERS, RAMPS, Theme, model_colours
+from vitreous.palette import (
+    KIND_COLOURS,
+    PAPERS,
+    RAMPS,
+    Theme,
+    contrast_ratio,
+    model_colours,
+)
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, style
 from vitreous.results.charts import chart_svg
 
@@ -300,3 +307,23 @@ def test_panels_of_different_models_share_the_colours_of_kinds() -> None:
     whole = spec(replace(result, about={"units": {"vit": plain, "swin": deeper}}), view=1)
     domains = [node["encoding"]["fill"]["scale"]["domain"] for node in marks(whole, "rect")]
     assert domains == [["stem", "attention", "downsample", "head"]] * 2
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("name", "view"), VIEWS)
+def test_every_mark_stands_out_from_the_paper(name: str, view: int, theme: Theme) -> None:
+    """Marks that carry data are opaque, in colours of the palette; only areas are pale, and those
+    have lines along their edges."""
+    ink, paper = PAPERS[theme]
+    whole = spec(MADE[name](), view, theme)
+    for node in nodes(whole):
+        mark = node.get("mark")
+        if not isinstance(mark, dict) or mark["type"] in ("area", "image", "text"):
+            continue
+        alone = mark.get("color") == ink  # a reference
+        assert mark.get("opacity", 1) in (0, 1) or (alone and mark["opacity"] >= 0.6), mark
+        for channel in ("color", "fill"):
+            scale = node["encoding"].get(channel, {}).get("scale")
+            if scale and mark["type"] != "rect":
+                low = [contrast_ratio(colour, paper) for colour in scale["range"]]
+                assert min(low) >= 3, (mark, scale)

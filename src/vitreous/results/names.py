@@ -37,8 +37,6 @@ def short_names(names: Iterable[str], limit: int = LIMIT) -> dict[str, str]:
         short |= {name: _around(name, start, limit) for name in group}
     for group in _alike(short):
         short |= {name: f"{short[name]} ({number})" for number, name in enumerate(group, 1)}
-    for group in _alike(short):  # a name may end in a number that we gave to another
-        short |= {name: name for name in group}
     return short
 
 
