@@ -136,9 +136,10 @@ def figure(result: Result, number: int, guard: Guard) -> list[str]:
         still = guard.text(
             f"The still picture of {place}", static_chart, result, number, STATIC_WIDTH
         )
+    wide = " data-wide" if view.facet or view.mark in ("heatmap", "tiles") else ""
     lines = [
-        f'<figure><figcaption><h4>{escape(title)}</h4><span class="tools scripted">{buttons}</span>'
-        "</figcaption>",
+        f"<figure{wide}><figcaption><h4>{escape(title)}</h4>"
+        f'<span class="tools scripted">{buttons}</span></figcaption>',
         chart_place(place, place, title, still),
     ]
     if view.mark == "heatmap":

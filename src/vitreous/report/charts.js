@@ -197,7 +197,7 @@ function cells(spec, panels, width, height) {
   const count = Math.max(...panels.map((panel) => Math.max(panel.encoding.x.sort.length, panel.encoding.y.sort.length)));
   const names = panels.flatMap((panel) => panel.encoding.y.sort.map((name) => String(name).length));
   const labels = Math.min(96, 8 + 6 * Math.max(...names));
-  const fits = Math.floor(width / (labels + 30 + Math.max(count * 12, 110)));
+  const fits = Math.floor(width / (labels + 30 + Math.max(count * 8, 110)));
   const columns = spec.concat ? (height ? roomiest(panels.length, width, height - 44, 40, 1) : even(panels.length, fits)) : 1;
   const rows = Math.ceil(panels.length / columns);
   /** Side of a cell that leaves this room beside and below each panel. */
@@ -232,7 +232,7 @@ function listen(place, known) {
   const { view, chart } = known;
   view.addEventListener("click", (_, item) => {
     if (item?.mark?.role?.startsWith("legend") && settings.models.includes(item.datum?.value)) toggleModel(item.datum.value);
-    else if (item?.datum && chart.opens?.column in item.datum) openPanel(place, chart, item.datum[chart.opens.column]);
+    else if (item?.datum && chart.opens?.column in item.datum) openPanel(chart, item.datum[chart.opens.column]);
   });
   view.addEventListener("pointerover", (_, item) => markUnit(item?.datum));
   view.addEventListener("pointerout", () => markUnit(null));
@@ -250,14 +250,20 @@ function listen(place, known) {
 }
 
 /** From a mark of an overview, such as the mean CKA of two models, to the chart that has it as a panel. */
-async function openPanel(place, chart, entry) {
-  const number = chart.opens.views.find((each) => document.getElementById(`${chart.name}-${each}`));
-  const target = document.getElementById(`${chart.name}-${number}`);
+async function openPanel(chart, entry) {
+  const { column, views } = chart.opens;
+  let target = null;
+  for (const number of views) {
+    const { spec } = await json(`chart-${chart.name}-${number}`);
+    const has = Object.values(spec.datasets).flat().some((row) => row[column] === entry);
+    if (has) target ??= document.getElementById(`${chart.name}-${number}`);
+  }
   if (!target) return;
   for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-  await draw(target);
+  await Promise.all($$(".chart", target.closest("section")).map(draw)); // an open card is laid out anew
   const titles = $$("text", target).filter((text) => text.textContent === String(entry));
-  (titles[0] ?? target).scrollIntoView({ block: "center" });
+  if (titles.length) titles[0].scrollIntoView({ block: "center" });
+  else target.closest("figure").scrollIntoView();
 }
 
 /** The row of the cell under the pointer, as a line. */
