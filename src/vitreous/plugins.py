@@ -276,19 +276,20 @@ def _import_alone(path: Path) -> ModuleType:
 
     A file that was changed since is run again, so that a notebook measures with what is written.
     """
-    digest = sha256(path.read_bytes()).hexdigest()
+    source = path.read_bytes()
+    digest = sha256(source).hexdigest()
     name = f"vitreous_plugin_{path}"
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__vitreous_digest__", "") == digest:
         return known
     spec = spec_from_file_location(name, path)
     assert spec is not None
-    assert spec.loader is not None
     module = module_from_spec(spec)
     vars(module)["__vitreous_digest__"] = digest
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        # not by its loader: bytecode it kept is taken for that of a file edited in the same second
+        exec(compile(source, path, "exec"), vars(module))
     except BaseException:
         del sys.modules[name]
         raise

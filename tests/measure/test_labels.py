@@ -147,9 +147,9 @@ def test_the_terminal_counts_classes_of_the_images(
     folder(tmp_path, names, 2)
     found = measured(Scores(4), tmp_path, classes=["fox", "dog", "cat", "ant"])
     printed = StringIO()
-    Console(width=120, file=printed).print(terminal_summary(found, Guard()))
+    Console(width=400, file=printed).print(terminal_summary(found, Guard()))
     text = printed.getvalue()
-    assert text.splitlines()[0].endswith(f", {len(names)} classes")
+    assert text.splitlines()[0].rstrip().endswith(f", {len(names)} classes")
     assert f"Labels: {said}" in text
 
 
