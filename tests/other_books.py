@@ -36,17 +36,21 @@ def forgotten_books() -> Iterator[None]:
         analyses.REGISTRY.given,
     ]
     before = [dict(place) for place in places]
-    modules = set(sys.modules)
+    _forget_modules()  # a test elsewhere may have imported one of the same name
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(EXAMPLE))  # which also undoes what is added to the path
         yield
     for place, content in zip(places, before, strict=True):
         place.clear()
         place.update(content)
-    for name in set(sys.modules) - modules:
+    _forget_modules()
+    forget_installed()
+
+
+def _forget_modules() -> None:
+    for name in list(sys.modules):
         if name.startswith(("fifth_paper", "mine", "glass", "other_tools", "vitreous_plugin")):
             del sys.modules[name]
-    forget_installed()
 
 
 def forget_installed() -> None:

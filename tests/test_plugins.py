@@ -154,6 +154,15 @@ def test_the_same_class_by_file_and_module(home: Path) -> None:
     assert probes.named("token_norm") is by_file
 
 
+def test_a_package_whose_name_is_taken(home: Path) -> None:
+    """By an installed one, say: it says which, instead of a module that is not found."""
+    (home / "json").mkdir()
+    (home / "json" / "__init__.py").touch()
+    (home / "json" / "norms.py").write_text(PROBE)
+    with pytest.raises(VitreousError, match=r"its package is called json.*json.__init__\.py\. Re"):
+        probes.named("json/norms.py:TokenNorm")
+
+
 def test_a_file_that_was_edited_is_run_again(home: Path) -> None:
     """As in a notebook: what is measured is what the file says now."""
     (before,) = vitreous.inspect("nano:vit", probes="my_probe.py:TokenNorm", limit=4).values()

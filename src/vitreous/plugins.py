@@ -263,12 +263,14 @@ def _import_from_package(path: Path) -> ModuleType:
         names.insert(0, folder.name)
         folder = folder.parent
     search_folder(folder)
-    module = import_module(".".join(names))
-    if Path(module.__file__ or "").resolve() != path:
+    package = import_module(names[0])
+    expected = folder / names[0] / "__init__.py"
+    if Path(package.__file__ or "").resolve() != expected:
         raise VitreousError(
-            f"{str(path)!r} cannot be imported: Python finds {module.__file__!r} under that name."
+            f"{str(path)!r} cannot be imported: its package is called {names[0]}, and under that "
+            f"name Python has {package.__file__ or 'a package without files'}. Rename the folder."
         )
-    return module
+    return import_module(".".join(names))
 
 
 def _import_alone(path: Path) -> ModuleType:
