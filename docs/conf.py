@@ -7,19 +7,46 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "_extensions"))
 
 import vitreous
+
+HERE = Path(__file__).resolve().parent
 
 project = "Vitreous"
 copyright = "the Vitreous authors"
 version = release = vitreous.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_nb",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "typeset",
+]
+exclude_patterns = ["_build"]
+
 html_theme = "furo"
 html_title = "Vitreous"
-exclude_patterns = ["_build"]
-myst_enable_extensions = ["colon_fence", "dollarmath"]
-myst_heading_anchors = 2
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "svg"
+html_copy_source = False
+html_show_sourcelink = False
+
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(HERE / "_build" / "notebooks")
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = "$ "
+
 napoleon_google_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

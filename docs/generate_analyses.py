@@ -1,5 +1,5 @@
-"""Draw `analyses/NAME.svg` for every analysis: one of its pictures, of models that come with the
-package.
+"""Draw `reference/analyses/NAME.svg` for every analysis: one of its pictures, of models that come
+with the package.
 
     python docs/generate_analyses.py
     python docs/generate_analyses.py lesion erf
@@ -20,7 +20,7 @@ import vitreous
 from vitreous.measure import analyses
 from vitreous.results import Result
 
-FOLDER = Path(__file__).resolve().parent / "analyses"
+FOLDER = Path(__file__).resolve().parent / "reference" / "analyses"
 LARGEST = 150_000
 """Bytes of a picture."""
 

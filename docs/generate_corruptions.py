@@ -20,7 +20,7 @@ from vitreous.data.corruptions.published import Corruption
 from vitreous.data.frequency import keep_waves, ring
 from vitreous.data.random_streams import RandomStreams
 
-PAGE = Path(__file__).parent / "corruptions.md"
+PAGE = Path(__file__).parent / "reference" / "corruptions.md"
 SIDE = 96
 
 HEAD = """# Corruptions and frequency noise

@@ -1,5 +1,5 @@
 """Open one model of every family of timm, vit-pytorch, transformers and torchvision and write to
-docs/families.md what came of it.
+docs/reference/families.md what came of it.
 
     python docs/generate_families.py                     # all, less than an hour on one core
     python docs/generate_families.py --only torchvision  # one library; the others stay
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from family_sources.examine import TOLERANCE, Row, apart_from_us, warm_up
 
-PAGE = Path(__file__).parent / "families.md"
+PAGE = Path(__file__).parent / "reference" / "families.md"
 CACHE = Path(__file__).parent / "_build" / "families.json"
 LIBRARIES = {
     "timm": "timm_models",

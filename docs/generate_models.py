@@ -18,7 +18,7 @@ import torch
 from vitreous.models import build
 from vitreous.models.registry import FAMILIES, Family
 
-PAGE = Path(__file__).parent / "models.md"
+PAGE = Path(__file__).parent / "reference" / "models.md"
 
 MODELS = """
 A1.01 Vision Transformer

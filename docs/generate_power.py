@@ -35,7 +35,7 @@ from vitreous.claims.verdicts import ENOUGH_SEEDS, Verdict, judge
 from vitreous.commands.claim_tables import short_number
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "power.md"
+PAGE = ROOT / "docs" / "reference" / "power.md"
 TRAININGS = 3
 MORE_TRAININGS = 5
 WARM_UP = ("HDV-07", "HDV-08", "HDV-16", "HDV-20", "HDV-23", "HDV-24")

@@ -1,4 +1,5 @@
-"""Draw `probes/NAME.svg` for every probe: its first picture, of models that come with the package.
+"""Draw `reference/probes/NAME.svg` for every probe: its first picture, of models that come with the
+package.
 
     python docs/generate_probes.py
     python docs/generate_probes.py variance cka
@@ -16,7 +17,7 @@ from pathlib import Path
 import vitreous
 from vitreous.measure import probes
 
-FOLDER = Path(__file__).resolve().parent / "probes"
+FOLDER = Path(__file__).resolve().parent / "reference" / "probes"
 USUAL = ("nano:vit", "nano:resnet", "nano:convit")
 ATTENDING = ("nano:vit", "nano:convit", "nano:swin")
 MODELS: dict[str, tuple[str, ...]] = {

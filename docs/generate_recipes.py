@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 from vitreous import recipes
 from vitreous.config import Recipe
 
-PAGE = Path(__file__).parent / "recipes.md"
+PAGE = Path(__file__).parent / "reference" / "recipes.md"
 
 INTRODUCTION = """# Recipes
 
@@ -39,7 +39,8 @@ A name is a function in `vitreous.recipes`, one file per paper, and takes what i
 `dascoli_2021.deit(batch=256)` has the lr of that batch. Each file says at its top what had to
 be approximated. This page is written by `docs/generate_recipes.py`.
 
-A recipe of your own is [a plugin](plugins.md#a-model-and-a-recipe): `--recipe my_recipe.py:short`.
+A recipe of your own is [a plugin](../how-to/plugins.md#a-model-and-a-recipe):
+`--recipe my_recipe.py:short`.
 """
 
 

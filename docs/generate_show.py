@@ -1,4 +1,4 @@
-"""Draw `docs/show.jpg`, the picture on the page of `vitreous.show`.
+"""Draw `docs/how-to/show.jpg`, the picture on the page of `vitreous.show`.
 
 python docs/generate_show.py
 """
@@ -12,7 +12,7 @@ from PIL import Image
 
 import vitreous
 
-PICTURE = Path(__file__).parent / "show.jpg"
+PICTURE = Path(__file__).parent / "how-to" / "show.jpg"
 
 
 def main() -> None:

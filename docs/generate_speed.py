@@ -1,5 +1,5 @@
-"""Write docs/speed.md from the races in `benchmarks/results`, the newest of each kind on each
-device.
+"""Write docs/reference/speed.md from the races in `benchmarks/results`, the newest of each kind on
+each device.
 
 python docs/generate_speed.py
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "speed.md"
+PAGE = ROOT / "docs" / "reference" / "speed.md"
 
 Race = dict[str, Any]
 Row = tuple[str, str, str]

@@ -42,8 +42,8 @@ trainings: 24 networks on CIFAR-10, recipe `fast` with 5 + 60 epochs (six of the
 of the warm-up, which is all that is wanted of them, and two tuned for 1000 steps more), seed 0,
 on one H200 that four of them shared at a time, 26 minutes. Speed was measured afterwards, with
 nothing else on the machine; exact properties on a CPU. The intervals are over test images and
-batches: what another seed would give is not in them. [What it means](../docs/verdicts.md) is
-discussed in the manual.
+batches: what another seed would give is not in them. The manual discusses
+[what it means](../docs/explanation/reproduction.md).
 """,
     "cifar10-reproduction-2026-11-18": """# Findings judged on CIFAR-10, the papers' own recipe
 
@@ -56,8 +56,8 @@ they need a new training. Receptive fields, landscape and linear probes of ViT s
 again, at the end from `zoo:vit_ti_4`, whose weights are rounded to bfloat16: that moves receptive
 fields by at most 0.05 %, the landscape by 0.14 % of its range, the mean positive eigenvalue by
 0.03 %. Hessians of ResNet-18 were measured with TF32 convolutions, which moves an eigenvalue by up
-to 2 %; those that are missing were refused because of it. [What it means](../docs/verdicts.md) is
-discussed in the manual.
+to 2 %; those that are missing were refused because of it. The manual discusses
+[what it means](../docs/explanation/reproduction.md).
 """,
     "sanity-2026-11-18": """# Findings judged on the embedded world
 
@@ -65,8 +65,8 @@ discussed in the manual.
 four layers or so on images of 16 x 16 pixels, untrained controls included, by eight workers of one
 core each in 14 minutes (one seed alone, `vitreous study sanity`, takes two workers 17 minutes).
 Recipe `sanity`: 1 + 10 epochs of 2048 images, 1 + 25 where a place has to be learned (SYN-C). The
-intervals are over 512 test images and three seeds. [What it means](../docs/verdicts.md) is
-discussed in the manual.
+intervals are over 512 test images and three seeds. The manual discusses
+[what it means](../docs/explanation/reproduction.md).
 """,
 }
 """How each was obtained."""

@@ -1,5 +1,5 @@
-"""Draw docs/world.png, the picture of the embedded world: five rows of scenes and one of each of
-SYN-A to SYN-E.
+"""Draw docs/reference/world.png, the picture of the embedded world: five rows of scenes and one of
+each of SYN-A to SYN-E.
 
 python docs/generate_world.py
 """
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vitreous.data import world
 
-PICTURE = Path(__file__).parent / "world.png"
+PICTURE = Path(__file__).parent / "reference" / "world.png"
 COLUMNS, SCALE = 11, 2
 STEP = 8  # of the shades that are kept: half of the file's size, and not seen
 ROWS = (*["shapes"] * 4, "conflict", "syn-a:shape", "syn-b", "syn-c", "syn-d", "syn-e")

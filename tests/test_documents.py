@@ -1,34 +1,43 @@
 """Every example in the README and the manual is run, and what it says it prints is what it prints.
 
-Within a document the ```python blocks share one namespace, in order. A line `expression  # → text`
-is checked against the expression's value. A block that begins with the name of a file is that file,
-in the folder where the examples run; one with a path is left to `test_contributing.py`. In a
-```console block every `$ vitreous …` is run, and the lines shown beneath it have to be in its
-output, `…` standing for anything left out.
+Within a document the ```python blocks, and the cells of a tutorial, share one namespace, in order.
+A line `expression  # → text` is checked against the expression's value. A block that begins with
+the name of a file is that file, in the folder where the examples run; one with a path is left to
+`test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown
+beneath it have to be in its output, `…` standing for anything left out.
+
+README and home page show commands on files that every reader has: `photos`, `photo.jpg` and
+`last.pth`. They are there when the examples run.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
+import torch
+from PIL import Image
 
 from other_books import forgotten_books
 from vitreous.cli import main
+from vitreous.data import load
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs" / "probes").glob("*.md")),
-    *sorted((ROOT / "docs" / "analyses").glob("*.md")),
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts),
 ]
-BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FRONT = (ROOT / "README.md", ROOT / "docs" / "index.md")
+BLOCK = re.compile(
+    r"^```(python|console|toml|\{code-cell\} ipython3)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
 SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
 
@@ -73,17 +82,38 @@ def squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.fixture(scope="session")
+def readers_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of photos in three classes, one photo, and a checkpoint of a ResNet-18."""
+    folder = tmp_path_factory.mktemp("reader")
+    data = load("world:shapes", split="test", size=6)
+    for number, image in enumerate(data.images):
+        path = folder / "photos" / f"class-{number % 3}" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.permute(1, 2, 0).numpy()).resize((80, 64)).save(path)
+    shutil.copy(folder / "photos" / "class-0" / "0.jpg", folder / "photo.jpg")
+    state = timm.create_model("resnet18", num_classes=3).state_dict()
+    torch.save({"epoch": 9, "state_dict": state}, folder / "last.pth")
+    return folder
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_examples_run(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if path in FRONT:
+        shutil.copytree(request.getfixturevalue("readers_files"), tmp_path, dirs_exist_ok=True)
     namespace: dict[str, Any] = {"__name__": "document", "__shown__": shown}
     with forgotten_books():  # and plugins, which other tests have under the same names
         for line, language, text in blocks(path):
             if file := FILE.match(text):
                 (tmp_path / file[1]).write_text(text, encoding="utf-8")
-            elif language == "python":
+            elif language in ("python", "{code-cell} ipython3"):
                 run_python(text, line, path, namespace)
             elif language == "console":
                 run_console(text, capsys)
@@ -108,6 +138,7 @@ def test_the_manual_builds_without_warnings(
     monkeypatch.setattr(sys, "path", [*sys.path])  # docs/conf.py adds to it
     build = pytest.importorskip("sphinx.cmd.build")
     how = ["-q", "-W", "--keep-going", "-d", str(tmp_path / "trees")]
+    how += ["-D", "nb_execution_mode=off"]  # cells are run above, without starting kernels
     code = build.main([*how, str(ROOT / "docs"), str(tmp_path / "html")])
     assert code == 0, capsys.readouterr().err
-    assert "Specimen.observe" in (tmp_path / "html" / "api.html").read_text()
+    assert "Specimen.observe" in (tmp_path / "html" / "reference" / "api.html").read_text()

@@ -19,7 +19,8 @@ def test_one_version() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {vitreous.__version__}\n" in citation
     assert PROJECT["project"]["version"] == vitreous.__version__
-    assert f"vitreous-{vitreous.__version__}-" in (ROOT / "docs/install.md").read_text("utf-8")
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text("utf-8")
+    assert f"vitreous-{vitreous.__version__}-" in page
 
 
 def test_every_promised_python_and_system_is_tested() -> None:

@@ -58,8 +58,8 @@ def test_the_summary_is_what_the_evidence_gives(path: Path) -> None:
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_the_manual_mentions_what_is_opposite_or_not_there(path: Path) -> None:
-    manual = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
-    _, _, section = manual.partition(f"(../results/{path.stem}.csv)")
+    manual = (ROOT / "docs" / "explanation" / "reproduction.md").read_text(encoding="utf-8")
+    _, _, section = manual.partition(f"(../../results/{path.stem}.csv)")
     section = section.partition("\n## ")[0]
     assert section
     for verdict in verdicts(path):
@@ -71,7 +71,7 @@ def test_the_manual_has_every_accuracy_of_the_reproduction() -> None:
     (path,) = (path for path in KEPT if path.stem.startswith("cifar10-reproduction"))
     with ZipFile(path) as archive:
         trainings = list(csv.DictReader(StringIO(archive.read("trainings.csv").decode())))
-    manual = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    manual = (ROOT / "docs" / "explanation" / "reproduction.md").read_text(encoding="utf-8")
     for network, name, least in (("resnet_18", "ResNet-18", 0.945), ("vit_ti", "ViT-Ti/4", 0.9)):
         own = sorted((each for each in trainings if each["network"] == network), key=_seed)
         assert [_seed(each) for each in own] == [0, 1, 2]
@@ -92,7 +92,7 @@ def test_the_page_on_power_is_what_the_evidence_gives() -> None:
     """Every claim has its row; the numbers are those of today."""
     every = [verdict for path in KEPT for verdict in verdicts(path)]
     page = generator("power").page(every)
-    kept = (ROOT / "docs" / "power.md").read_text(encoding="utf-8")
+    kept = (ROOT / "docs" / "reference" / "power.md").read_text(encoding="utf-8")
     assert kept == page, "run docs/generate_power.py"
     for verdict in verdicts(KEPT[0]):
         assert f"| {verdict.claim.id} | " in kept

@@ -6,7 +6,7 @@ from generators import DOCS, generator
 
 
 def test_the_page_is_what_its_script_writes() -> None:
-    assert generator("corruptions").page() == (DOCS / "corruptions.md").read_text(
+    assert generator("corruptions").page() == (DOCS / "reference" / "corruptions.md").read_text(
         encoding="utf-8"
     ), "run docs/generate_corruptions.py"
-    assert (DOCS / "corruptions.jpg").stat().st_size < 200_000
+    assert (DOCS / "reference" / "corruptions.jpg").stat().st_size < 200_000

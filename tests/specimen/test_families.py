@@ -50,7 +50,7 @@ TRAPS: dict[str, Trap] = {
 """What makes the family's model on the page smaller, and what is to be found in it."""
 
 
-PAGE = (ROOT / "docs" / "families.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "families.md").read_text()
 
 
 def tables(page: str = PAGE) -> dict[str, list[list[str]]]:
