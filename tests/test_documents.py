@@ -4,7 +4,8 @@ Within a document the ```python blocks, and the cells of a tutorial, share one n
 A line `expression  # → text` is checked against the expression's value. A block that begins with
 the name of a file is that file, in the folder where the examples run; one with a path is left to
 `test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown
-beneath it have to be in its output, `…` standing for anything left out.
+beneath it have to be in its output, `…` standing for anything left out. A backslash at the end of
+a line continues the command.
 
 README and home page show commands on files that every reader has: `photos`, `photo.jpg` and
 `last.pth`. They are there when the examples run.
@@ -64,7 +65,7 @@ def shown(value: object, text: str) -> None:
 
 def run_console(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     printed = ""
-    for line in block.splitlines():
+    for line in re.sub(r"\\\n\s*", "", block).splitlines():
         if line.startswith("$ "):
             printed = ""
             if line.startswith("$ vitreous "):
@@ -128,7 +129,7 @@ def test_a_wrong_example_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixtur
         run_python(text, line, document, {"__shown__": shown})
     run_python(text.replace("3", "2"), line, document, {"__shown__": shown})
     with pytest.raises(AssertionError, match=r"9\.9\.9"):
-        run_console("$ vitreous --version\n9.9.9\n", capsys)
+        run_console("$ vitreous \\\n  --version\n9.9.9\n", capsys)
 
 
 @pytest.mark.filterwarnings("default")  # Sphinx counts its own; Python's are those of its parts
