@@ -29,5 +29,5 @@ def test_it_is_at_most_ten_screens_and_three_megabytes(tmp_path: Path) -> None:
         pytest.skip("There is no Chromium on this machine to measure the page with.")
     with browser(program) as page:
         page.open(demo, 1440, HEIGHT)
-        page.wait("document.documentElement.dataset.ready !== undefined")
+        page.wait("document.querySelector('.attention .prediction li')")  # the last of screen one
         assert HEIGHT < page.value("document.documentElement.scrollHeight") <= 10 * HEIGHT

@@ -20,8 +20,10 @@ class AttentionView {
 
   toolbar() {
     const { images, models } = this.choice.provider;
-    this.thumbnails = images.map(({ label }, image) => {
+    this.thumbnails = images.map(({ label, width, height }, image) => {
       const canvas = make("canvas", { "aria-hidden": true });
+      const side = 40 / Math.max(width, height);
+      Object.assign(canvas.style, { width: `${width * side}px`, height: `${height * side}px` }); // before it is drawn: nothing moves
       const onclick = () => this.choice.change({ image });
       return make("button", { type: "button", class: "thumbnail", "aria-label": `image ${image + 1}: ${label}`, title: label, onclick }, canvas);
     });
@@ -86,10 +88,8 @@ class AttentionView {
     this.pasted = true;
     for (const [i, button] of this.thumbnails.entries()) {
       const picture = await provider.picture(i);
-      const side = 40 / Math.max(picture.width, picture.height);
-      const size = [picture.width * side, picture.height * side];
       const canvas = button.firstChild;
-      Object.assign(canvas.style, { width: `${size[0]}px`, height: `${size[1]}px` });
+      const size = [canvas.clientWidth, canvas.clientHeight];
       paste(sharpen(canvas, ...size), picture, ...size);
     }
   }
@@ -106,6 +106,8 @@ class AttentionPane {
     this.slider.addEventListener("input", () => this.set({ layer: Number(this.slider.value) }));
     this.named = make("output", { class: "unit" });
     this.picture = make("canvas", { class: "map", tabindex: 0, role: "application" });
+    const [{ width, height }] = this.choice.provider.images;
+    this.picture.style.aspectRatio = `${width} / ${height}`;
     this.tokens = make("div", { class: "tokens", role: "group", "aria-label": "Ask a token that has no place in the image" });
     this.scale = make("canvas", { width: 128, height: 1, "aria-hidden": true });
     this.ends = ["low", "middle", "high"].map((name) => make("span", { class: name }));
