@@ -87,6 +87,13 @@ def test_a_removed_skip_is_surgery(name: str) -> None:
     )
 
 
+def test_an_edit_keeps_what_is_filled_in_place() -> None:
+    """timm's ConViT fills its relative positions in place, which nothing reads directly."""
+    model, specimen = opened("convit")
+    by_hand = operated(model, "blocks.1.mlp", forward(lambda _, x: torch.zeros_like(x)))
+    check(specimen.without("blocks.1.mlp"), by_hand, images(specimen), model)
+
+
 @pytest.mark.parametrize("name", ["vit", "swin", "resnet18"])
 def test_a_compiled_model_cannot_miss_an_edit(name: str) -> None:
     model, specimen = opened(name)

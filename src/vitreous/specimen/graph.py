@@ -165,6 +165,12 @@ def is_random(node: fx.Node) -> bool:
     return not off and values.get("p", 1) != 0 and values.get("dropout_p", 1) != 0
 
 
+def mutates(node: fx.Node) -> bool:
+    """Whether a node changes one of its inputs in place."""
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and schema is not None and schema.is_mutable
+
+
 def tidy(module: fx.GraphModule) -> bool:
     """Rewrite an exported graph in place, without compiling it; False if torch has to
     functionalise it first."""
@@ -210,9 +216,7 @@ def _functionalise(graph: fx.Graph) -> bool:
     order = {node: i for i, node in enumerate(graph.nodes)}
     data = depends_on_input(graph)
     for node in list(graph.nodes):
-        schema = getattr(node.target, "_schema", None)
-        mutates = node.op == "call_function" and schema is not None and schema.is_mutable
-        if not mutates or node not in data:
+        if not mutates(node) or node not in data:
             continue
         target: fx.Node = args(node)[0]
         plain = _plain_version(node)
@@ -232,11 +236,16 @@ def _plain_version(node: fx.Node) -> Callable[..., Any] | None:
     return getattr(packet, overload, None) if packet is not None and name.endswith("_") else None
 
 
+def viewed(node: fx.Node) -> fx.Node:
+    """The node whose memory a view shows; the node itself if it is no view."""
+    while op(node) in VIEWS:
+        node = args(node)[0]
+    return node
+
+
 def _used_through_views(target: fx.Node, mutation: fx.Node, order: dict[fx.Node, int]) -> bool:
     """Whether an older alias of the mutated tensor is used after the mutation."""
-    base = target
-    while op(base) in VIEWS:
-        base = args(base)[0]
+    base = viewed(target)
     aliases, queue = {base}, [base]
     while queue:
         views = {user for user in queue.pop().users if op(user) in VIEWS} - aliases

@@ -18,7 +18,7 @@ from vitreous.specimen import intervene
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.attention import AttentionSite
 from vitreous.specimen.drawing import notebook
-from vitreous.specimen.graph import copy_graph, is_random, op, path
+from vitreous.specimen.graph import copy_graph, is_random, mutates, op, path
 from vitreous.specimen.observe import (
     Consumer,
     Observation,
@@ -94,6 +94,10 @@ class Specimen(nn.Module):
     def attention_sites(self) -> tuple[AttentionSite, ...]:
         """Every attention product of the graph, in the order of the units."""
         return tuple(site for unit in self.units for site in self._wiring[unit.name].attention)
+
+    def wiring(self, unit: str) -> Wiring | None:
+        """The nodes at which a unit can be observed and cut; None if it was named by hand."""
+        return self._wiring.get(unit)
 
     def forward(self, images: Tensor) -> Any:
         self._check(images)
@@ -298,8 +302,7 @@ class Specimen(nn.Module):
         """A new specimen over an edited copy of the graph."""
         module, nodes = copy_graph(self.module)
         edit(module, nodes)
-        # by itself fx keeps unused fused attention, which could draw random numbers for its dropout
-        module.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
+        module.graph.eliminate_dead_code(_has_effect)
         module.graph.lint()
         module.recompile()
         edits = (*self.edits, description)
@@ -346,6 +349,14 @@ class Specimen(nn.Module):
 
     def _repr_html_(self) -> str:
         return notebook(self.anatomy)
+
+
+def _has_effect(node: fx.Node) -> bool:
+    """Whether a node matters although nothing reads it: filling a mask in place does.
+
+    Fused attention does not: fx would keep it, and it could draw random numbers for its dropout.
+    """
+    return node.op in ("placeholder", "output") or mutates(node)
 
 
 def renew_parameters(module: nn.Module) -> None:
