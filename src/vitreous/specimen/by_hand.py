@@ -36,6 +36,9 @@ class HandSpecimen(Specimen):
             module.training = False
         self.training = False
 
+    def wiring(self, unit: str) -> None:
+        """Units named by hand have no nodes."""
+
     def observe(
         self,
         images: Tensor,

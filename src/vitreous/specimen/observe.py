@@ -230,7 +230,7 @@ class _Tap(nn.Module):
         for site, count in self.slots:
             values, rest = rest[:count], rest[count:]
             if site == "attention":
-                observed[site] = _attention_map(self.wiring.attention, values)
+                observed[site] = attention_map(self.wiring.attention, values)
             else:
                 value = values[0] if count == 1 else torch.stack(values).sum(0)
                 feature = Feature(value, self.wiring.layouts.get(site))
@@ -238,8 +238,11 @@ class _Tap(nn.Module):
         self.outlet.consumer(self.unit, Sites(**observed))
 
 
-def _attention_map(sites: Sequence[AttentionSite], tensors: list[Any]) -> AttentionMap:
-    """The weights of a unit; several products are put together along heads and groups."""
+def attention_map(sites: Sequence[AttentionSite], tensors: Sequence[Any]) -> AttentionMap:
+    """The weights of a unit, from the values of its `attention_sources`.
+
+    Several products are put together along heads and groups.
+    """
     maps, unmixed, rest = [], [], list(tensors)
     for site in sites:
         assert site.places is not None
@@ -317,8 +320,13 @@ def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]
         names = wiring.branches if site == "branch" else (getattr(wiring, site),)
         values = [nodes.get(name) for name in names]
         return [] if None in values else values
+    return attention_sources(wiring.attention, nodes)
+
+
+def attention_sources(sites: Sequence[AttentionSite], nodes: Mapping[str, fx.Node]) -> list[Any]:
+    """The arguments of `attention_map` for a unit's products; none if they cannot be observed."""
     args: list[Any] = []
-    for product in wiring.attention:
+    for product in sites:
         node = nodes.get(product.product if product.fused else str(product.weights))
         if node is None or product.places is None:
             return []
