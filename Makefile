@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
-WHAT   := -c constraints.txt -e '.[hf,ray,test,docs]'
+WHAT   := -c constraints.txt -e '.[hf,live,ray,test,docs]'
 MODELS := nano:vit nano:convit nano:resnet nano:alternet
 
 # Installing compiles what is installed. Our own files are compiled once, too, where the environment forbids Python to keep bytecode:

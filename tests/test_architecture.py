@@ -34,6 +34,7 @@ TIERS = (
     ("training",),
     ("measure", "claims"),
     ("report", "studies"),
+    ("explorer",),
     ("commands",),
     ("cli",),
     ("__main__",),

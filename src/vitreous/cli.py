@@ -23,6 +23,7 @@ from vitreous.commands.doctor import check_installation
 from vitreous.commands.inspect import analysis_command, analysis_help, inspect_models
 from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions
 from vitreous.commands.listing import list_app
+from vitreous.commands.live import LiveOptions, explore_models
 from vitreous.commands.show import ShowOptions, show_photo
 from vitreous.commands.study import pack_study, run_study, unpack_study
 from vitreous.commands.terminal import complain
@@ -49,6 +50,7 @@ app.command(show_data, name="data")
 app.command(check_installation, name="doctor")
 app.command(inspect_models, name="inspect")
 app.command(list_app)
+app.command(explore_models, name="live")
 app.command(pack_study, name="pack")
 app.command(show_photo, name="show")
 app.command(run_study, name="study")
@@ -120,7 +122,12 @@ def _option_names(tokens: Sequence[str]) -> list[str]:
     functions = {"anatomy": show_anatomy, "data": show_data, "study": run_study}
     if command in functions:
         return list(signature(functions[command]).parameters)
-    classes = {"inspect": InspectOptions, "show": ShowOptions, "train": TrainOptions}
+    classes = {
+        "inspect": InspectOptions,
+        "live": LiveOptions,
+        "show": ShowOptions,
+        "train": TrainOptions,
+    }
     if command in analyses.names() or is_reference(command):
         classes[command] = AnalysisOptions
     return [each.name for each in fields(classes[command])] if command in classes else []

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from vitreous import model_names
-from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions, MeasureOptions
+from vitreous.commands.inspect_options import (
+    AnalysisOptions,
+    InspectOptions,
+    MeasureOptions,
+    ModelOptions,
+)
 from vitreous.commands.terminal import console, default_file_name
 from vitreous.config import assignment
 from vitreous.data.dataset_names import check_dataset
@@ -137,7 +142,7 @@ def parse_settings(
     return probe_settings, analysis_settings
 
 
-def parse_preprocessing(options: MeasureOptions) -> PreprocessingChoice:
+def parse_preprocessing(options: ModelOptions) -> PreprocessingChoice:
     """Return what is set of the preprocessing; raises for what no model could take."""
     from vitreous.measure.preprocessing import choose_preprocessing  # Pillow comes with it
 
@@ -165,21 +170,26 @@ def _check_and_run(
     models: Sequence[str], options: InspectOptions | AnalysisOptions, analysis: str = ""
 ) -> None:
     """Check everything that needs no model, then measure and write the report."""
-    check_ranges(**vars(options))
-    model_names.check_models(models)
-    model_names.check_weights(model_names.pair_weights(models, options.weights))
-    check_dataset(options.data, options.split)
+    check_inputs(models, options)
     if options.book:
         from vitreous.claims import use_books  # numpy comes with it
 
         use_books(options.book)
-    parse_preprocessing(options)
-    if options.classes is not None and not options.classes.expanduser().is_file():
-        raise VitreousError(f"There is no file {str(options.classes)!r} of class names.")
     settings = parse_settings(options, analysis)
     out = report_path(options, models, next(iter(settings[1])) if analysis else "")
     _check_writable(out, options.figures, options.results)
     _run(models, options, *settings, out)
+
+
+def check_inputs(models: Sequence[str], options: ModelOptions) -> None:
+    """Raise for models, weights, images or preprocessing that cannot be, before torch is there."""
+    check_ranges(**vars(options))
+    model_names.check_models(models)
+    model_names.check_weights(model_names.pair_weights(models, options.weights))
+    check_dataset(options.data, options.split)
+    parse_preprocessing(options)
+    if options.classes is not None and not options.classes.expanduser().is_file():
+        raise VitreousError(f"There is no file {str(options.classes)!r} of class names.")
 
 
 def _check_writable(out: Path, *folders: Path | None) -> None:

@@ -1,4 +1,5 @@
-"""The options of `vitreous inspect` and of the commands of single analyses."""
+"""The options of `vitreous inspect`, of the commands of single analyses, and what they share with
+`vitreous live`."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from vitreous.commands.terminal import ImageOption, LimitOption
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasureOptions:
-    """What `inspect` and the commands of single analyses have in common.
+class ModelOptions:
+    """What all commands have in common that show images to models.
 
     Parameters
     ----------
@@ -45,12 +46,36 @@ class MeasureOptions:
     classes
         File with the names of the models' classes, one a line or JSON, in the order of their
         scores, if the names of folders match neither those, nor ImageNet's, nor indices.
-    batch
-        Batch size (default: as many images as there is memory for).
     device
         auto, cpu, cuda or cuda:1.
     seed
         Random seed (default: 0).
+    """
+
+    data: str = "world:shapes"
+    limit: LimitOption | None = None
+    split: str | None = None
+    skip_corrupt: bool = False
+    image: ImageOption | None = None
+    pretrained: bool = False
+    weights: tuple[str, ...] = ()
+    mean: tuple[str, ...] = ()
+    std: tuple[str, ...] = ()
+    crop: float | None = None
+    interpolation: str | None = None
+    classes: Path | None = None
+    device: str = "auto"
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureOptions(ModelOptions):
+    """What `inspect` and the commands of single analyses have in common.
+
+    Parameters
+    ----------
+    batch
+        Batch size (default: as many images as there is memory for).
     out
         The report (default: named after the command and the models, inspect-resnet18.html).
     figures
@@ -67,21 +92,7 @@ class MeasureOptions:
         Also use this book of findings, and its probes: mypkg.module:BOOK or path/file.py:BOOK
     """
 
-    data: str = "world:shapes"
-    limit: LimitOption | None = None
-    split: str | None = None
-    skip_corrupt: bool = False
-    image: ImageOption | None = None
-    pretrained: bool = False
-    weights: tuple[str, ...] = ()
-    mean: tuple[str, ...] = ()
-    std: tuple[str, ...] = ()
-    crop: float | None = None
-    interpolation: str | None = None
-    classes: Path | None = None
     batch: int | None = None
-    device: str = "auto"
-    seed: int = 0
     out: Path | None = None
     figures: Path | None = None
     results: Path | None = None

@@ -120,7 +120,7 @@ def _attention(attention: AttentionMap, unit: Unit, choice: MapChoice) -> PhotoM
     heads = attention.values.shape[2]
     if choice.head != "mean":
         _check_head(choice.head, heads, unit)
-    tokens, whose = _choose_query(attention, unit, choice.query)
+    tokens, whose = choose_query(attention, unit, choice.query)
     shares = key_shares(attention, None if choice.head == "mean" else choice.head, tokens)
     which = "the only head" if heads == 1 else f"head {choice.head} of {heads}"
     which = f"mean of {heads} heads" if choice.head == "mean" and heads > 1 else which
@@ -149,15 +149,23 @@ def key_shares(attention: AttentionMap, head: int | None, tokens: Sequence[int])
     tokens
         Numbers of the tokens that look.
     """
-    values = attention.values[0].double()
-    weights = values.mean(1) if head is None else values[:, head]
-    looks = torch.isin(attention.queries, torch.as_tensor(tokens)).to(weights.device)
-    rows = weights[looks]  # (queries, keys), of all windows
-    keys = attention.keys.to(weights.device)[:, None, :].expand(weights.shape)[looks]
+    shares = head_shares(attention, tokens)
+    one: NDArray[Any] = shares.mean(0) if head is None else shares[head]
+    return one
+
+
+def head_shares(attention: AttentionMap, tokens: Sequence[int]) -> NDArray[Any]:
+    """(heads, keys): the same as `key_shares` for every head."""
+    looks = torch.isin(attention.queries, torch.as_tensor(tokens))
+    values = attention.values[0]  # (groups, heads, queries, keys)
+    groups, queries = (each.to(values.device) for each in looks.nonzero(as_tuple=True))
+    rows = values[groups, :, queries].double()  # (rows, heads, keys), of all windows
+    keys = attention.keys.to(values.device)[groups]
     count = attention.prefix + attention.key_grid[0] * attention.key_grid[1]
-    total = weights.new_zeros(count + 1)  # the last one takes the padding, number -1
-    total.scatter_add_(0, keys.remainder(count + 1).flatten(), rows.flatten())
-    shares: NDArray[Any] = (total[:-1] / max(len(rows), 1)).cpu().numpy()
+    total = rows.new_zeros(rows.shape[1], count + 1)  # the last one takes the padding, number -1
+    places = keys.remainder(count + 1)[:, None].expand(rows.shape)
+    total.scatter_add_(1, places.transpose(0, 1).flatten(1), rows.transpose(0, 1).flatten(1))
+    shares: NDArray[Any] = (total[:, :-1] / max(len(rows), 1)).cpu().numpy()
     return shares
 
 
@@ -191,7 +199,7 @@ def _rollout(
     output = subject.specimen.observe(images, ("attention",), names, each=multiply).output
     assert product is not None
     assert last is not None
-    tokens, whose = _choose_query(last, unit, choice.query)
+    tokens, whose = choose_query(last, unit, choice.query)
     shares = product[0, tokens].mean(0).double().cpu().numpy()
     placed = shares[last.prefix :]
     cell, grid = _query_cell(choice.query, last)
@@ -221,7 +229,7 @@ def _feature_norm(subject: Subject, images: Tensor, unit: Unit) -> tuple[PhotoMa
     )
 
 
-def _choose_query(attention: AttentionMap, unit: Unit, query: Query) -> tuple[list[int], str]:
+def choose_query(attention: AttentionMap, unit: Unit, query: Query) -> tuple[list[int], str]:
     """The tokens that look, and who they are in words."""
     asking = sorted(set(attention.queries[attention.queries >= 0].tolist()))
     if query is None:

@@ -187,11 +187,11 @@ def show(
         _sharper(framing, whole).transpose(1, 2, 0),
         subject.describe_preprocessing(data),
         subject.specimen.weights,
-        _warning(subject),
+        untrained_warning(subject),
     )
 
 
-def _warning(subject: Subject) -> str:
+def untrained_warning(subject: Subject) -> str:
     """A sentence about weights that have learned nothing."""
     specimen = subject.specimen
     if specimen.weights not in ("random", "untrained"):

@@ -170,7 +170,7 @@ def shared_size(listing: Listing) -> tuple[int, int] | None:
     shared = None
     for which in dict.fromkeys((listing.rows // listing.per).tolist()):
         try:
-            size = _header_size(listing.pictures[which], listing.per)
+            size = header_size(listing.pictures[which], listing.per)
         except Exception:  # decoding it will say what is wrong
             continue
         if shared not in (None, size):
@@ -179,7 +179,8 @@ def shared_size(listing: Listing) -> tuple[int, int] | None:
     return shared
 
 
-def _header_size(source: Any, per: int) -> tuple[int, int]:
+def header_size(source: Any, per: int = 1) -> tuple[int, int]:
+    """Height and width of a picture, or of the `per` squares of a sheet, without decoding it."""
     with _opened(source) as image:
         if per > 1:
             return (sheet_side(image.size, per),) * 2

@@ -1,0 +1,134 @@
+"""`vitreous live`: a local page where models are clicked, edited and compared."""
+
+from __future__ import annotations
+
+import webbrowser
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from vitreous import model_names
+from vitreous.commands.inspect import check_inputs, parse_preprocessing
+from vitreous.commands.inspect_options import ModelOptions
+from vitreous.commands.terminal import console
+from vitreous.errors import VitreousError
+from vitreous.storage.atomic_files import explain_write_errors
+
+if TYPE_CHECKING:
+    from vitreous.explorer.views import Explorer
+
+NEEDED = ("starlette", "uvicorn")
+MOST_MODELS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions(ModelOptions):
+    """The options of `live`.
+
+    Parameters
+    ----------
+    port
+        Port of the page on this machine (default: a free one).
+    open
+        Open the page in your browser.
+    out
+        Folder for the reports that you save from the page (default: the current one).
+    """
+
+    port: int = 0
+    open: bool = False
+    out: Path = Path()
+
+
+def explore_models(
+    models: list[str],
+    /,
+    *,
+    options: Annotated[LiveOptions | None, Parameter(name="*", consume_multiple=True)] = None,
+) -> None:
+    """Explore one model or two in your browser: click a patch, switch off a block, add noise.
+
+    Example: vitreous live nano:vit nano:resnet --open
+
+    Your own: vitreous live vit_small_patch16_224 --weights runs/last.pth --data folder:photos
+
+    The page is served on this machine alone, at an address that only you know. Ctrl-C stops it.
+
+    Parameters
+    ----------
+    models
+        One name or two: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME,
+        zoo:NAME, or MODULE:FUNCTION or FILE.py:FUNCTION of your own.
+    """
+    chosen = options or LiveOptions()
+    for package in NEEDED:
+        if find_spec(package) is None:
+            raise VitreousError(
+                f"`vitreous live` needs {package}, which is not installed; "
+                "pip install 'vitreous[live]'."
+            )
+    check_inputs(models, chosen)
+    opened = len(model_names.pair_weights(models, chosen.weights))
+    if opened > MOST_MODELS:
+        raise VitreousError(
+            f"{opened} models were given; the page has room for {MOST_MODELS}, and `vitreous "
+            "inspect` compares more."
+        )
+    folder = chosen.out.expanduser()
+    with explain_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    explorer = _open(models, chosen)
+    _serve(explorer, chosen, folder)
+
+
+def _open(models: list[str], options: LiveOptions) -> Explorer:
+    # torch comes with these, which takes seconds
+    from vitreous.devices import choose_device
+    from vitreous.explorer.views import Explorer
+    from vitreous.measure.choosing import choose_images
+    from vitreous.measure.labels import match_labels
+    from vitreous.measure.subject import subjects
+    from vitreous.validation import parse_limit
+
+    opened = subjects(
+        models,
+        image=options.image,
+        pretrained=options.pretrained,
+        weights=options.weights,
+        preprocessing=parse_preprocessing(options),
+        classes=options.classes,
+        device=choose_device(options.device),
+        seed=options.seed,
+    )
+    limit = parse_limit(options.limit or 512)
+    images = choose_images(
+        options.data, options.split, limit, opened, options.seed, options.skip_corrupt
+    )
+    return Explorer(opened, match_labels(images, opened))
+
+
+def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
+    """Serve the page until Ctrl-C."""
+    from vitreous.explorer.server import start  # Starlette and uvicorn come with it
+
+    running = start(explorer, options.port)
+    screen = console()
+    names = " and ".join(each.subject.name for each in explorer.models)
+    try:
+        screen.print(f"Explore {names} at", highlight=False, markup=False, soft_wrap=True)
+        screen.print(running.url, highlight=False, markup=False, soft_wrap=True)
+        screen.print(
+            "The address is for you alone: whoever knows it can use this page. Ctrl-C stops it.",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+        if options.open:
+            webbrowser.open(running.url)
+        while running.alive:
+            running.wait(3600)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("Stopped.") from None
+    finally:
+        running.stop()

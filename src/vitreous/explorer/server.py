@@ -1,0 +1,328 @@
+"""The server of the explorer: routes, limits, and how it starts and stops.
+
+`access.py` decides who may ask, `worker.py` in which order, and `views.py` what the answer is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from logging import getLogger
+from typing import Any
+from urllib.parse import unquote
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from vitreous.errors import UnknownName, VitreousError, reason
+from vitreous.explorer.access import OwnPageOnly, new_token
+from vitreous.explorer.assets import PageFile, page_files
+from vitreous.explorer.state import parse_state
+from vitreous.explorer.views import Explorer, describe_picture
+from vitreous.explorer.worker import Compute, QueueFull, Stale, Worker
+from vitreous.specimen.rerun import Cancelled
+
+MOST_BODY = 64 << 10
+"""Bytes of a state."""
+MOST_UPLOAD = 20 << 20
+"""Bytes of an uploaded image."""
+PATIENCE = 60.0
+"""Seconds in which a request has to arrive."""
+JSON = "application/json"
+BYTES = "application/octet-stream"
+Endpoint = Callable[[Request], Awaitable[Response]]
+log = getLogger("vitreous")
+
+
+class App:
+    """The routes of one explorer.
+
+    Parameters
+    ----------
+    explorer
+        What answers.
+    worker
+        The thread that computes.
+    """
+
+    def __init__(self, explorer: Explorer, worker: Worker) -> None:
+        self.explorer, self.worker = explorer, worker
+        self.files = page_files([each.subject.name for each in explorer.models])
+        self._decoding = asyncio.Semaphore(1)
+        self._uploading = 0
+
+    def routes(self) -> list[Route]:
+        """All routes, without the token in front."""
+        routes = [
+            self._route("/", self.page, "GET"),
+            self._route("/static/{name}", self.static, "GET"),
+            self._route("/api/session", self.session, "GET"),
+            self._route("/api/images/{name}", self.image, "GET"),
+            self._route("/api/upload", self.upload, "POST"),
+        ]
+        explorer = self.explorer
+        for name, media, view in (
+            ("picture", "image/png", lambda state, body, stop: explorer.picture(state)),
+            ("view", JSON, lambda state, body, stop: explorer.view(state, stop)),
+            ("stream", JSON, lambda state, body, stop: explorer.stream(state, stop)),
+            ("rollout", BYTES, lambda state, body, stop: explorer.rollout(state, stop)),
+            ("attention", BYTES, self._attention),
+        ):
+            routes.append(self._route(f"/api/{name}", self._view(name, media, view), "POST"))
+        return routes
+
+    def _route(self, path: str, endpoint: Endpoint, method: str) -> Route:
+        return Route(path, answering(endpoint), methods=[method])
+
+    async def page(self, request: Request) -> Response:
+        return _file(self.files[""])
+
+    async def static(self, request: Request) -> Response:
+        name = f"static/{request.path_params['name']}"
+        if name not in self.files:
+            raise HTTPException(404, "There is no such file.")
+        return _file(self.files[name])
+
+    async def session(self, request: Request) -> Response:
+        return _json(self.explorer.session())
+
+    async def image(self, request: Request) -> Response:
+        name = str(request.path_params["name"])
+        return Response(
+            await run_in_threadpool(self.explorer.thumbnail, name), 200, None, "image/png"
+        )
+
+    async def upload(self, request: Request) -> Response:
+        """Decode one image at a time: a large one takes hundreds of megabytes while it is read."""
+        if self._uploading >= 4:
+            raise QueueFull
+        self._uploading += 1
+        try:
+            content = await read_body(request, MOST_UPLOAD)
+            name = clean_name(request.headers.get("x-name", ""))
+            async with self._decoding:
+                picture = await run_in_threadpool(self.explorer.upload, content, name)
+        finally:
+            self._uploading -= 1
+        return _json(describe_picture(picture))
+
+    def _attention(self, state: Any, body: dict[str, Any], stop: Cancelled) -> bytes:
+        return self.explorer.attention(state, stop, difference=body.get("difference") is True)
+
+    def _view(self, name: str, media: str, view: Callable[..., Any]) -> Endpoint:
+        """The endpoint of a view: reads a state, waits for the worker, and answers."""
+
+        async def endpoint(request: Request) -> Response:
+            body = await read_json(request)
+            state = parse_state(body)
+            page, serial = body.get("page"), body.get("serial")
+            key = (name, page[:64]) if isinstance(page, str) else None
+            number = serial if isinstance(serial, int) else 0
+            answer = await self.compute(request, lambda stop: view(state, body, stop), key, number)
+            return _json(answer) if media == JSON else Response(answer, 200, None, media)
+
+        return endpoint
+
+    async def compute(
+        self, request: Request, compute: Compute, key: Any = None, serial: int = 0
+    ) -> Any:
+        """Let the worker compute; if the browser goes away, nobody does."""
+        task = self.worker.submit(compute, key, serial)
+        answer = asyncio.wrap_future(task.future)
+        gone = asyncio.ensure_future(_disconnect(request))
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                task.cancel()
+                answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+                raise ClientDisconnect
+            return await answer
+        finally:
+            gone.cancel()
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def build_app(
+    explorer: Explorer, worker: Worker, token: str, port: int, embed: bool = False
+) -> ASGIApp:
+    """The whole application, for uvicorn or for tests."""
+    app = Starlette(
+        routes=App(explorer, worker).routes(), exception_handlers={404: _nothing, 405: _nothing}
+    )
+    app.router.redirect_slashes = False
+    return OwnPageOnly(app, token, port, embed)
+
+
+async def _nothing(request: Request, error: Exception) -> Response:
+    """An address that does not exist, or not with this method."""
+    return Response(status_code=getattr(error, "status_code", 404))
+
+
+def answering(endpoint: Endpoint) -> Endpoint:
+    """An endpoint that answers errors with one sentence and never with a traceback."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except HTTPException as error:
+            return _error(error.status_code, error.detail)
+        except Stale as error:
+            return _error(409, str(error))
+        except QueueFull as error:
+            return _error(429, str(error))
+        except UnknownName as error:
+            return _error(404, str(error))
+        except VitreousError as error:
+            return _error(422, str(error))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except TimeoutError:
+            return _error(408, "The request did not arrive in time.")
+        except Exception as error:
+            log.error("The explorer failed: %s", reason(error))
+            return _error(500, f"Vitreous failed: {reason(error).rstrip('.')}. This is a bug.")
+
+    return answer
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The body of a request, which is refused as soon as it turns out to be too large."""
+    too_large = HTTPException(413, f"At most {most:,} bytes can be sent here.")
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length[:20]) > most:
+        raise too_large
+    parts, size = [], 0
+    async with asyncio.timeout(PATIENCE):
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise too_large
+            parts.append(part)
+    return b"".join(parts)
+
+
+async def read_json(request: Request) -> dict[str, Any]:
+    """The object that a request brings along."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise HTTPException(415, "Requests are JSON: set Content-Type to application/json.")
+    content = await read_body(request, MOST_BODY)
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The request is no JSON.") from None
+    if not isinstance(body, dict):
+        raise HTTPException(400, "The request has to be an object.")
+    return body
+
+
+def clean_name(text: str) -> str:
+    """The name of an uploaded file: without folders and control characters, and not too long.
+
+    >>> clean_name("C%3A%5Cphotos%5Ccat%00.png")
+    'cat.png'
+    """
+    name = re.split(r"[\\/]", unquote(text, errors="replace"))[-1]
+    printable = "".join(letter for letter in name if letter.isprintable()).strip()
+    return printable[:80] or "uploaded image"
+
+
+def _json(answer: Any) -> Response:
+    return Response(json.dumps(answer, allow_nan=False), 200, None, JSON)
+
+
+def _error(status: int, sentence: str) -> Response:
+    return Response(json.dumps({"error": sentence}), status, None, JSON)
+
+
+def _file(file: PageFile) -> Response:
+    return Response(file.content, 200, None, file.media_type)
+
+
+class Running:
+    """A server that runs in a thread of its own.
+
+    Examples
+    --------
+    >>> running = start(explorer)
+    >>> running.url
+    'http://127.0.0.1:43210/…/'
+    >>> running.stop()
+    """
+
+    def __init__(self, explorer: Explorer, port: int = 0, embed: bool = False) -> None:
+        self.explorer, self.worker = explorer, Worker()
+        self._socket = bind(port)
+        self.port: int = self._socket.getsockname()[1]
+        token = new_token()
+        self.url = f"http://127.0.0.1:{self.port}/{token}/"
+        app = build_app(explorer, self.worker, token, self.port, embed)
+        config = uvicorn.Config(
+            app, log_level="critical", access_log=False, server_header=False, lifespan="off",
+            ws="none", timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="vitreous server", daemon=True
+        )
+        self.worker.submit(lambda _: explorer.warm_up())
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server still runs."""
+        return self._thread.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the server to end, at most so long."""
+        self._thread.join(seconds)
+
+    def stop(self) -> None:
+        """Stop what is computed, close the port and end both threads; calling it again is fine."""
+        self.worker.stop()
+        self._server.should_exit = True
+        self._thread.join(timeout=10)
+        self._socket.close()
+
+
+def start(explorer: Explorer, port: int = 0, embed: bool = False) -> Running:
+    """Serve an explorer on this machine alone.
+
+    Parameters
+    ----------
+    explorer
+        The models and images.
+    port
+        0 takes a free one.
+    embed
+        Whether notebooks on this machine may show the page in a cell.
+    """
+    return Running(explorer, port, embed)
+
+
+def bind(port: int) -> socket.socket:
+    """A socket on the loopback interface, which other machines cannot reach."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        found.close()
+        why = getattr(error, "strerror", None) or error
+        raise VitreousError(
+            f"Port {port} cannot be used: {why}. Choose another one with --port, or 0 for any."
+        ) from None
+    return found

@@ -1,0 +1,391 @@
+"""What a page asks for and what it gets, without HTTP: models, images, caches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from vitreous import __version__
+from vitreous.data.corruptions import KINDS
+from vitreous.data.dataset import Dataset
+from vitreous.data.sources.decode import describe_fault, header_size, rgb_picture
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.explorer.cache import RecentlyUsed
+from vitreous.explorer.edits import mirror_edit, unit_at_depth
+from vitreous.explorer.models import Edited, LiveModel, Picture, Refusal
+from vitreous.explorer.panels import (
+    Basis,
+    attention_maps,
+    pack_maps,
+    rollout_maps,
+    stream_panel,
+)
+from vitreous.explorer.session import model_facts
+from vitreous.explorer.state import Changes, State, UnitEdit
+from vitreous.measure.subject import Subject
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.rerun import Cancelled, Recording
+
+MEMORY = 1 << 30
+"""Bytes of recordings that are kept."""
+STRIP = 64
+"""Images of the data set on the page."""
+UPLOADS = 50
+"""Uploaded images that are kept."""
+THUMBNAIL = 256
+"""Pixels of the longer side of an image on the page, at most."""
+TOP = 5
+
+
+class Intended(NamedTuple):
+    """The edits of one model: its own and those mirrored from others, and what cannot be."""
+
+    edits: tuple[UnitEdit, ...]
+    mirrored: frozenset[UnitEdit]
+    refused: tuple[Refusal, ...]
+
+
+class Explorer:
+    """Models and images, and everything a page can ask about them.
+
+    Parameters
+    ----------
+    subjects
+        The opened models, one or two.
+    data
+        The images, with labels that are numbers of the models' scores (`match_labels`).
+    memory
+        Bytes of recordings that are kept.
+
+    Notes
+    -----
+    One thread at a time may ask for views; images can be uploaded at any time.
+
+    Examples
+    --------
+    >>> explorer = Explorer(subjects("nano:vit"), vitreous.data.load("world:shapes", split="test"))
+    >>> explorer.view(parse_state({"image": "d0"}))["models"][0]["after"][0]["class"]
+    'circle'
+    """
+
+    def __init__(self, subjects: Sequence[Subject], data: Dataset, memory: int = MEMORY) -> None:
+        self.data = data
+        self.models = [LiveModel(number, each, data) for number, each in enumerate(subjects)]
+        self.pictures = {picture.id: picture for picture in self._strip()}
+        self._uploads: list[str] = []
+        self._lock = threading.Lock()
+        self._recordings = RecentlyUsed[Recording](memory, lambda each: each.nbytes)
+        self._bases = RecentlyUsed[Basis](256)
+
+    def _strip(self) -> Iterable[Picture]:
+        height, width = self.data.image
+        for row in range(min(len(self.data), STRIP)):
+            label = int(self.data.labels[row])
+            known = 0 <= label < len(self.data.classes)
+            name = self.data.classes[label] if known else f"image {row}"
+            yield Picture(f"d{row}", name, row, width, height)
+
+    def warm_up(self) -> None:
+        """Run every model once, so that the first click is as fast as the others."""
+        state = State(next(iter(self.pictures)))
+        self.view(state)
+        self.attention(state)
+
+    def session(self) -> dict[str, Any]:
+        """Everything about the models and the images that does not depend on a state."""
+        shown = [each for each in self.pictures.values() if each.row is not None]
+        return {
+            "models": [model_facts(each) for each in self.models],
+            "images": [describe_picture(each) for each in shown],
+            "of": len(self.data),
+            "corruptions": list(KINDS),
+            "device": str(self.models[0].subject.device),
+            "version": __version__,
+            "data": self.data.name,
+            "demo": all(each.subject.name.startswith("nano:") for each in self.models),
+        }
+
+    def thumbnail(self, name: str) -> bytes:
+        """An image as the data set has it, or as it was uploaded, as a small PNG."""
+        picture = self._picture(name)
+        if picture.row is None:
+            return picture.thumbnail
+        return _thumbnail(_image(self.data.images[picture.row][None]))
+
+    def upload(self, content: bytes, name: str) -> Picture:
+        """Add an image; the oldest upload is forgotten when there are too many."""
+        photo = read_upload(content, name)
+        frames = tuple(model.frame(photo) for model in self.models)
+        size, small = photo.size, _thumbnail(photo)
+        with self._lock:
+            number = int(self._uploads[-1][1:]) + 1 if self._uploads else 0
+            picture = Picture(f"u{number}", name, None, *size, frames, small)
+            self._uploads.append(picture.id)
+            self.pictures[picture.id] = picture
+            for old in self._uploads[:-UPLOADS]:
+                self.pictures.pop(old, None)
+            del self._uploads[:-UPLOADS]
+        return picture
+
+    def picture(self, state: State) -> bytes:
+        """The image with its changes as the first model gets it, as a PNG."""
+        picture = self._picture(state.image)
+        return _png(_image(self.models[0].shown_pixels(picture, state.changes)))
+
+    def view(self, state: State, cancelled: Cancelled | None = None) -> dict[str, Any]:
+        """Predictions of all models before and after changes and edits."""
+        picture = self._picture(state.image)
+        return {"models": [self._predict(each, picture, state, cancelled) for each in self.models]}
+
+    def attention(
+        self, state: State, cancelled: Cancelled | None = None, difference: bool = False
+    ) -> bytes:
+        """Maps of all layers and heads for the query, after the edits, as `pack_maps` says."""
+        picture = self._picture(state.image)
+        after, before = [], []
+        for model in self.models:
+            edited = self._edited(model, state, cancelled)[0]
+            recording = self._record(model, picture, state.changes, edited, cancelled)
+            after.append(list(attention_maps(recording, state.query)))
+            if difference:
+                whole = self._record(model, picture, state.changes, model.whole, cancelled)
+                before.append(list(attention_maps(whole, state.query)))
+        return pack_maps(after, before)
+
+    def rollout(self, state: State, cancelled: Cancelled | None = None) -> bytes:
+        """Rollout up to each attention unit, after the edits, as `pack_maps` says."""
+        picture = self._picture(state.image)
+        found = []
+        for model in self.models:
+            edited = self._edited(model, state, cancelled)[0]
+            recording = self._record(model, picture, state.changes, edited, cancelled)
+            found.append(rollout_maps(recording, state.query))
+        return pack_maps([maps for maps, _ in found], why=[why for _, why in found])
+
+    def stream(self, state: State, cancelled: Cancelled | None = None) -> dict[str, Any]:
+        """Norm, spectrum and colours of what a unit hands on, and of its counterpart."""
+        picture = self._picture(state.image)
+        if state.unit is None:
+            raise VitreousError("No unit is selected; click one to see its stream.")
+        number, name = state.unit
+        selected = self._unit(number, name)
+        panels = []
+        for model in self.models:
+            unit: Unit | None = selected
+            if model.number != number:
+                unit = unit_at_depth(selected, model.subject.specimen.anatomy)
+            panels.append(self._stream(model, unit, selected, picture, state, cancelled))
+        return {"models": panels}
+
+    def _stream(
+        self,
+        model: LiveModel,
+        unit: Unit | None,
+        selected: Unit,
+        picture: Picture,
+        state: State,
+        cancelled: Cancelled | None,
+    ) -> dict[str, Any]:
+        if unit is None:
+            return {"why": f"It has no {selected.kind} unit."}
+        whole = self._record(model, picture, state.changes, model.whole, cancelled)
+        edited = self._edited(model, state, cancelled)[0]
+        recording = self._record(model, picture, state.changes, edited, cancelled)
+        before, after = (each.feature(unit.name) for each in (whole, recording))
+        if before is None or after is None or before.grid is None:
+            return {"unit": unit.name, "why": "It hands on no feature map."}
+        key = (model.number, picture.id, unit.name)
+        basis = self._bases.get(key)
+        if basis is None:  # of the image without changes, so that colours can be compared
+            clean = self._record(model, picture, Changes(), model.whole, cancelled)
+            feature = clean.feature(unit.name)
+            assert feature is not None
+            basis = self._bases.put(key, Basis.of(feature))
+        return {
+            "unit": unit.name,
+            **stream_panel(after, basis),
+            "before": stream_panel(before, basis),
+        }
+
+    def intended(self, model: LiveModel, state: State) -> Intended:
+        """The edits of a model in a state: its own, and those mirrored from the others."""
+        edits: dict[UnitEdit, None] = {}
+        mirrored: set[UnitEdit] = set()
+        refused: list[Refusal] = []
+        for edit in state.edits:
+            unit = self._unit(edit.model, edit.unit)
+            if edit.model == model.number:
+                edits[edit] = None
+            elif state.mirror:
+                try:
+                    there = mirror_edit(edit, unit, model.number, model.subject.specimen.anatomy)
+                except VitreousError as error:
+                    refused.append(Refusal(edit, str(error)))
+                    continue
+                if there not in edits:
+                    mirrored.add(there)
+                edits[there] = None
+        return Intended(tuple(edits), frozenset(mirrored), tuple(refused))
+
+    def _edited(
+        self, model: LiveModel, state: State, cancelled: Cancelled | None
+    ) -> tuple[Edited, Intended]:
+        intended = self.intended(model, state)
+        return model.edited(intended.edits, cancelled), intended
+
+    def _predict(
+        self, model: LiveModel, picture: Picture, state: State, cancelled: Cancelled | None
+    ) -> dict[str, Any]:
+        began = perf_counter()
+        whole = self._record(model, picture, Changes(), model.whole, cancelled)
+        clean = self._record(model, picture, state.changes, model.whole, cancelled)
+        edited, intended = self._edited(model, state, cancelled)
+        known = self._recordings.get(_key(model, picture, state.changes, edited)) is not None
+        after = self._record(model, picture, state.changes, edited, cancelled)
+        seconds = perf_counter() - began
+        operations = max(after.runner.operations, 1)
+        return {
+            **_predictions(model, picture, [whole, clean, after]),
+            "changed": bool(edited.edits or state.changes),
+            "edits": [
+                {**edit._asdict(), "mirrored": edit in intended.mirrored} for edit in edited.edits
+            ],
+            "refused": [
+                {"edit": each.edit._asdict(), "why": each.why}
+                for each in (*intended.refused, *edited.refused)
+            ],
+            "milliseconds": 1000 * seconds,
+            "computed": 0.0 if known else after.computed / operations,
+            "complete": after.complete,
+        }
+
+    def _record(
+        self,
+        model: LiveModel,
+        picture: Picture,
+        changes: Changes,
+        edited: Edited,
+        cancelled: Cancelled | None,
+    ) -> Recording:
+        """The recording of a model on a picture, from the nearest one that is there."""
+        key = _key(model, picture, changes, edited)
+        found = self._recordings.get(key)
+        if found is not None:
+            return found
+        if not edited.edits:
+            images = model.subject.prepare(model.pixels(picture, changes))
+            return self._recordings.put(key, edited.runner.record(images, cancelled))
+        base: Recording | None = None
+        for count in range(len(edited.edits) - 1, 0, -1):  # fewer edits: less of it is the same
+            base = base or self._recordings.get((*key[:-1], edited.edits[:count]))
+        base = base or self._record(model, picture, changes, model.whole, cancelled)
+        return self._recordings.put(key, edited.runner.rerun(base, cancelled))
+
+    def _picture(self, name: str) -> Picture:
+        found = self.pictures.get(name)
+        if found is None:
+            raise UnknownName("image", name, (), "It may have been forgotten; upload it again.")
+        return found
+
+    def _unit(self, number: int, name: str) -> Unit:
+        if number >= len(self.models):
+            raise VitreousError(
+                f"Model {number} was asked for, and there are {len(self.models)}, from 0."
+            )
+        units = {unit.name: unit for unit in self.models[number].subject.specimen.units}
+        if name not in units:
+            raise UnknownName("unit", name, units)
+        return units[name]
+
+
+def _key(model: LiveModel, picture: Picture, changes: Changes, edited: Edited) -> tuple[Any, ...]:
+    return model.number, picture.id, changes, edited.edits
+
+
+def describe_picture(picture: Picture) -> dict[str, Any]:
+    """An image as the page lists it."""
+    return {
+        "id": picture.id,
+        "label": picture.label,
+        "width": picture.width,
+        "height": picture.height,
+    }
+
+
+def _predictions(
+    model: LiveModel, picture: Picture, recordings: Sequence[Recording]
+) -> dict[str, Any]:
+    """The top classes of the image before, the changed image, and the edited model, together."""
+    found = [model.shares(each.output) for each in recordings]
+    none: dict[str, Any] = {"before": [], "clean": [], "after": [], "classes": [], "label": None}
+    if any(each is None for each in found):
+        return {**none, "why": "Its output is not a score for each class."}
+    shares = [each for each in found if each is not None]
+    if not all(bool(each.isfinite().all()) for each in shares):
+        return {**none, "why": "Its scores are not finite any more."}
+    tops = [each.topk(min(TOP, len(each))).indices.tolist() for each in shares]
+    union = sorted({place for top in tops for place in top}, key=lambda at: -float(shares[2][at]))
+    moments = ("before", "clean", "after")
+
+    def row(place: int) -> dict[str, Any]:
+        values = {when: float(each[place]) for when, each in zip(moments, shares, strict=True)}
+        return {"class": model.class_names[place], "index": place, **values}
+
+    def top(number: int) -> list[dict[str, Any]]:
+        names, values = model.class_names, shares[number]
+        return [
+            {"class": names[at], "index": at, "share": float(values[at])} for at in tops[number]
+        ]
+
+    label = model.label(picture)
+    marked: dict[str, Any] | None = None
+    if label is not None:
+        marked = {**row(label), "rank": 1 + int((shares[2] > shares[2][label]).sum())}
+    why = "" if label is not None else model.unmarkable or "The image has no label."
+    return {
+        **{when: top(number) for number, when in enumerate(moments)},
+        "classes": [row(place) for place in union],
+        "label": marked,
+        "unlabelled": why,
+    }
+
+
+def read_upload(content: bytes, name: str) -> Image.Image:
+    """Decode a picture like any other; one of too many pixels is refused before it is decoded."""
+    try:
+        height, width = header_size(content)
+        if width * height > (Image.MAX_IMAGE_PIXELS or width * height):
+            raise VitreousError(
+                f"{name!r} has {width:,} x {height:,} pixels; make it smaller, at most "
+                f"{Image.MAX_IMAGE_PIXELS:,} fit."
+            )
+        return rgb_picture(content)
+    except VitreousError:
+        raise
+    except Exception as error:  # a broken file can break any part of a decoder
+        raise VitreousError(
+            f"{name!r} cannot be read as a picture: {describe_fault(error)}."
+        ) from None
+
+
+def _thumbnail(image: Image.Image) -> bytes:
+    small = image.copy()
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    return _png(small)
+
+
+def _image(pixels: Tensor) -> Image.Image:
+    return Image.fromarray(np.ascontiguousarray(pixels[0].permute(1, 2, 0).cpu().numpy()))
+
+
+def _png(image: Image.Image) -> bytes:
+    file = BytesIO()
+    image.save(file, "PNG", compress_level=1)  # a larger file in a fifth of the time
+    return file.getvalue()
