@@ -68,7 +68,8 @@ def share(result: Result, model: str, layer: int, image: int) -> np.ndarray:
 def explorer_page(result: Result) -> str:
     """A page with both sizes, under the policy of a report, whose script can be asked."""
     asset = files("vitreous.report").joinpath
-    names = [name for name in SCRIPTS if name == "unpack.js" or name.startswith("attention")]
+    own = ("dom.js", "unpack.js")
+    names = [name for name in SCRIPTS if name in own or name.startswith("attention")]
     script = "\n".join(asset(name).read_text(encoding="utf-8") for name in names)
     public = "attention, attentionState, setAttentionState, showAttentionModels"
     script += f"\nObject.assign(window, {{ {public} }});"

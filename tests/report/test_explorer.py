@@ -1,6 +1,7 @@
 """The attention explorer in a browser: what it shows is what was measured, by mouse and keyboard.
 
-The page holds the explorer alone, in both sizes, so it needs nothing of the report but unpack.js.
+The page holds the explorer alone, in both sizes, so it needs nothing of the report but dom.js and
+unpack.js.
 """
 
 from __future__ import annotations

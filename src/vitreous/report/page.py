@@ -26,9 +26,9 @@ from vitreous.specimen.drawing_svg import draw_apart
 from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 
 SCRIPTS = (
-    "unpack.js", "tooltip.js", "charts.js", "attention_data.js", "attention_draw.js",
-    "attention_words.js", "attention_state.js", "attention.js", "tables.js", "verdicts.js",
-    "search.js", "state.js", "page.js",
+    "dom.js", "unpack.js", "tooltip.js", "charts.js", "attention_data.js",
+    "attention_draw.js", "attention_words.js", "attention_state.js", "attention.js", "tables.js",
+    "verdicts.js", "search.js", "state.js", "page.js",
 )  # fmt: skip
 SCRIPTED = "document.documentElement.classList.add('js')"
 """Runs before anything is drawn: what needs JavaScript is hidden without it."""

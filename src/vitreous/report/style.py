@@ -29,6 +29,11 @@ SHADES: dict[Theme, dict[str, str]] = {
 
 def style_sheet(models: Sequence[str]) -> str:
     """Return the style sheet of a page about these models, in both themes."""
+    return colour_rules(models) + surface.height_rules() + "".join(map(asset, SHEETS))
+
+
+def colour_rules(models: Sequence[str]) -> str:
+    """Return the palette as variables in both themes, and a class for each model and kind."""
     dots = "".join(f".model-{i}{{background:var(--model-{i})}}" for i in range(len(models)))
     kinds = "".join(
         f".kind-{kind}{{background:{colour};fill:{colour}}}"
@@ -40,7 +45,7 @@ def style_sheet(models: Sequence[str]) -> str:
         "@media screen and (prefers-color-scheme: dark)"
         f"{{:root:not([data-theme=light]){{{by_night}}}}}\n"
         f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n"
-        f"{dots}{kinds}\n{surface.height_rules()}" + "".join(map(asset, SHEETS))
+        f"{dots}{kinds}\n"
     )
 
 

@@ -1,0 +1,102 @@
+// From exploration to measurement: what an edit costs over the data set, the view as a report, the view as Python.
+import { $, make, percent } from "./drawing.js";
+import { openDialog } from "./dialogs.js";
+import { requestBody } from "./state.js";
+import { points } from "./words.js";
+
+const EVERY = 300; // milliseconds between two looks at a job
+const IMAGES = 500;
+
+export class Jobs {
+  constructor(session, state, server, say) {
+    Object.assign(this, { session, state, server, say, running: null });
+    this.place = $("#job");
+    $("#measure").addEventListener("click", () => this.start("measure", { images: IMAGES }));
+    $("#report").addEventListener("click", () => this.start("report", {}));
+    $("#python").addEventListener("click", () => this.python());
+  }
+
+  /** A result belongs to the edits it was measured with. */
+  draw() {
+    const { edits } = this.state.now;
+    $("#measure").disabled = !edits.length || Boolean(this.running);
+    $("#measure").title = edits.length ? `Accuracy of ${IMAGES} images with and without the edits` : "Edit a unit first";
+    $("#report").disabled = Boolean(this.running);
+    const stale = this.measured && this.measured !== JSON.stringify(requestBody(this.state.now).edits);
+    this.place.classList.toggle("stale", Boolean(stale));
+  }
+
+  async start(kind, extra) {
+    const edits = JSON.stringify(this.state.now.edits);
+    try {
+      const { job } = await (await this.server.post(kind, { ...requestBody(this.state.now), ...extra })).json();
+      this.running = job;
+      this.measured = kind === "measure" ? edits : null;
+      this.draw();
+      await this.follow(job, kind);
+    } catch (error) {
+      this.place.replaceChildren();
+      this.say(error);
+    }
+    this.running = null;
+    this.draw();
+  }
+
+  /** Look at a job until it is done, shows its progress, and can be cancelled. */
+  async follow(job, kind) {
+    const words = make("span", { class: "words" }, kind === "measure" ? "Measuring …" : "Writing the report …");
+    const bar = make("progress", { max: 1, "aria-label": "Progress" });
+    const cancel = make("button", { type: "button" }, "Cancel");
+    cancel.addEventListener("click", () => {
+      this.running = null;
+      this.server.fetch(`jobs/${encodeURIComponent(job)}`, { method: "DELETE" }).catch(this.say);
+    });
+    this.place.replaceChildren(make("div", { class: "progress" }, words, bar, cancel));
+    while (this.running === job) {
+      const now = await (await this.server.get(`jobs/${encodeURIComponent(job)}`)).json();
+      if (now.error) throw new Error(now.error);
+      if (now.result) return this.finish(now.result, kind);
+      if (now.of) {
+        bar.value = now.done / now.of;
+        const left = now.seconds_left ? `, ${Math.ceil(now.seconds_left)} s left` : "";
+        words.textContent = `${now.done} of ${now.of}${left}`;
+      }
+      await new Promise((done) => setTimeout(done, EVERY));
+    }
+    this.place.replaceChildren(make("p", { class: "quiet" }, "Cancelled."));
+  }
+
+  finish(result, kind) {
+    if (kind === "report") {
+      const link = make("a", { href: result.url, target: "_blank", rel: "noopener" }, "Open the report");
+      return this.place.replaceChildren(make("p", {}, link, make("span", { class: "quiet" }, ` Saved as ${result.file}`)));
+    }
+    const found = result.models ?? [result];
+    this.place.replaceChildren(...found.map((each, index) => this.cost(each, index, found.length)));
+  }
+
+  /** What an edit costs one model, with its interval. */
+  cost({ accuracy, words, why }, index, many) {
+    const line = make("p", { class: "result" });
+    if (many > 1) line.append(make("span", { class: `dot model-${index}` }));
+    if (accuracy) {
+      line.append(make("b", {}, `${points(accuracy.difference)} points`), " ");
+      line.title = `${percent(accuracy.before)} before, ${percent(accuracy.after)} after`;
+      Object.assign(line.dataset, { before: accuracy.before, after: accuracy.after });
+    }
+    line.append(make("span", {}, words ?? why ?? ""));
+    return line;
+  }
+
+  async python() {
+    try {
+      const { text } = await (await this.server.post("python", requestBody(this.state.now))).json();
+      const copied = await navigator.clipboard.writeText(text).then(() => true, () => false);
+      const code = make("pre", { tabindex: 0, "aria-label": "Python code" }, text);
+      openDialog("The same in Python", make("p", { class: "quiet" }, copied ? "Copied to the clipboard." : "Select and copy it."), code);
+      if (!copied) getSelection().selectAllChildren(code);
+    } catch (error) {
+      this.say(error);
+    }
+  }
+}

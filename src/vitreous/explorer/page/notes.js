@@ -1,0 +1,30 @@
+// What the page has to say to the reader: errors as one sentence, and a server that has gone.
+import { $, make } from "./drawing.js";
+
+const STAYS = 8000; // milliseconds
+
+/** Say a sentence, which goes away by itself. */
+export function say(error) {
+  const words = error instanceof Error ? error.message : String(error);
+  const place = $("#notes");
+  if ([...place.children].some((note) => note.dataset.words === words)) return;
+  const close = make("button", { type: "button", class: "close", "aria-label": "Dismiss" }, "×");
+  const note = make("p", { class: "note", "data-words": words }, make("span", {}, words), close);
+  const leave = setTimeout(() => note.remove(), STAYS);
+  close.addEventListener("click", () => (clearTimeout(leave), note.remove()));
+  place.append(note);
+}
+
+/** The server has gone: say so until it answers again. */
+export function sayLost(retry) {
+  if ($(".lost")) return;
+  const again = make("button", { type: "button" }, "Try again");
+  const words = "The server does not answer. If it was stopped, start vitreous live again and open the new address; this view is in the part behind #.";
+  const note = make("p", { class: "lost", role: "alert" }, make("span", {}, words), again);
+  again.addEventListener("click", async () => {
+    again.disabled = true;
+    if (await retry()) note.remove();
+    again.disabled = false;
+  });
+  document.body.append(note);
+}

@@ -1,0 +1,110 @@
+// Requests to the server: what is stale is aborted, an error is one sentence, a server that has gone is noticed.
+
+/** An error that is said to the reader as it is. */
+export class Refused extends Error {}
+
+export class Server {
+  constructor() {
+    this.page = crypto.randomUUID();
+    this.serial = 0;
+    this.gone = false;
+  }
+
+  /** Ask, and return the response. Raises `Refused` with one sentence, or `AbortError`. */
+  async fetch(route, options = {}) {
+    let response;
+    try {
+      response = await fetch(`api/${route}`, { ...options, cache: "no-store", credentials: "same-origin" });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      this.gone = true;
+      throw new Refused("The server does not answer any more.");
+    }
+    if (response.ok) return response;
+    const said = await response.json().catch(() => ({}));
+    const refused = new Refused(said.error ?? `The server answered with status ${response.status}.`);
+    refused.stale = response.status === 409;
+    throw refused;
+  }
+
+  get(route) {
+    return this.fetch(route);
+  }
+
+  post(route, body, signal) {
+    const content = JSON.stringify({ ...body, page: this.page, serial: ++this.serial });
+    return this.fetch(route, { method: "POST", headers: { "Content-Type": "application/json" }, body: content, signal });
+  }
+
+  async upload(file) {
+    const headers = { "Content-Type": "application/octet-stream", "X-Name": encodeURIComponent(file.name || "image") };
+    return (await this.fetch("upload", { method: "POST", headers, body: file })).json();
+  }
+}
+
+/**
+ * Requests of one kind, of which only the newest matters. While a slider moves (`moving`), the one under way is let finish
+ * and the newest follows, so that something is always drawn; anything else aborts it.
+ */
+export class Channel {
+  constructor(server, route, read, { failed, changed }) {
+    Object.assign(this, { server, route, read, failed, changed, asked: null, next: null, under: null });
+  }
+
+  /** Ask unless the same was asked last; `show` gets what `read` makes of the response. */
+  ask(body, show, moving = false) {
+    const key = JSON.stringify(body);
+    if (key === this.asked) return;
+    this.asked = key;
+    this.next = { body, show };
+    if (this.under && moving) return;
+    this.under?.abort();
+    this.run();
+  }
+
+  /** Forget what was asked, so that the next is asked anew. */
+  forget() {
+    this.asked = null;
+  }
+
+  async run() {
+    while (this.next) {
+      const { body, show } = this.next;
+      const turn = new AbortController();
+      [this.next, this.under] = [null, turn];
+      this.changed();
+      try {
+        const found = await this.read(await this.server.post(this.route, body, turn.signal));
+        if (this.under !== turn) return;
+        show(found);
+      } catch (error) {
+        if (this.under !== turn) return; // a newer one has taken over
+        if (error.name !== "AbortError" && !error.stale) {
+          this.forget();
+          this.failed(error);
+        }
+      }
+      if (this.under === turn) this.under = null;
+      this.changed();
+    }
+  }
+}
+
+/** Maps of attention: a length, a header in JSON, and floats. */
+export async function readMaps(response) {
+  const buffer = await response.arrayBuffer();
+  const length = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const floats = new Float32Array(buffer.slice(4 + length));
+  return header.models.map((model) => ({
+    ...model,
+    units: (model.units ?? model).map((unit) => {
+      const count = unit.prefix + unit.keys[0] * unit.keys[1];
+      const rows = Array.from({ length: unit.heads }, (_, head) => {
+        const from = unit.from + head * count;
+        return floats.subarray(from, from + count);
+      });
+      return { ...unit, rows };
+    }),
+  }));
+}

@@ -1,0 +1,222 @@
+// What the page shows: one state, kept in the URL, with undo and redo of everything that changes model or image.
+
+export const EDITS = ["off", "skip", "uniform", "mean", "box"];
+export const PANELS = ["attention", "stream", "rollout"];
+const INTERVENTIONS = ["edits", "changes"]; // what undo takes back
+const FEWER = 1e4; // shares in the URL have four decimals
+
+/** The state as the server wants it: everything but the head, which only the page draws. */
+export function requestBody({ image, changes, edits, mirror, query, unit, panel }) {
+  return { image, changes, edits, mirror, query, panel, ...(unit && { unit }) };
+}
+
+const round = (share) => Math.round(FEWER * share) / FEWER;
+const clamp = (share) => Math.min(Math.max(share, 0), 1);
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
+/** The state as the fragment of a URL. */
+export function format(state) {
+  const query = new URLSearchParams();
+  const { changes } = state;
+  query.set("image", state.image);
+  query.set("query", Array.isArray(state.query) ? state.query.map(round).join(",") : state.query);
+  query.set("panel", state.panel);
+  if (state.unit) query.set("unit", `${state.unit.model}:${state.unit.name}`);
+  if (state.head >= 0) query.set("head", state.head);
+  for (const { model, what, unit } of state.edits) query.append("edit", `${model}:${what}:${unit}`);
+  if (!state.mirror) query.set("mirror", "0");
+  if (changes.noise) {
+    const { frequency, width, strength } = changes.noise;
+    query.set("noise", [frequency, width, strength].map(round).join(","));
+  }
+  for (const name of ["low_pass", "high_pass"]) if (name in changes) query.set(name, round(changes[name]));
+  for (const box of changes.boxes ?? []) query.append("box", box.map(round).join(","));
+  if (changes.corruption) query.set("corruption", `${changes.corruption.name},${changes.corruption.severity}`);
+  return query.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
+}
+
+/** Numbers between 0 and 1, or null if the text is anything else. */
+function shares(text, count) {
+  const numbers = String(text).split(",").map((each) => (each.trim() === "" ? NaN : Number(each)));
+  return numbers.length === count && numbers.every((each) => each >= 0 && each <= 1) ? numbers : null;
+}
+
+/** Read what `format` wrote. What does not fit the session is left out, and counted. */
+export function parse(text, session) {
+  const state = initial(session);
+  const query = new URLSearchParams(text);
+  let unfit = 0;
+  const take = (name, read) => {
+    for (const value of query.getAll(name)) if (read(value) === false) unfit++;
+  };
+  const unitOf = (model, name) => session.models[model]?.units.find((unit) => unit.name === name);
+  take("image", (id) => session.images.some((each) => each.id === id) && ((state.image = id), true));
+  take("query", (value) => {
+    const place = shares(value, 2);
+    const token = session.models.some((model) => model.tokens.includes(value));
+    return Boolean(place || token) && ((state.query = place ?? value), true);
+  });
+  take("panel", (value) => PANELS.includes(value) && ((state.panel = value), true));
+  take("unit", (value) => {
+    const [, model, name] = /^(\d+):(.*)$/s.exec(value) ?? [];
+    return Boolean(unitOf(model, name)) && ((state.unit = { model: Number(model), name }), true);
+  });
+  take("head", (value) => /^\d+$/.test(value) && ((state.head = Number(value)), true));
+  take("edit", (value) => {
+    const [, model, what, unit] = /^(\d+):(\w+):(.*)$/s.exec(value) ?? [];
+    if (!unitOf(model, unit)?.edits.includes(what)) return false;
+    state.edits.push({ model: Number(model), unit, what });
+  });
+  take("mirror", (value) => void (state.mirror = value !== "0"));
+  takeChanges(take, state.changes, session);
+  return { state, unfit };
+}
+
+function takeChanges(take, changes, session) {
+  take("noise", (value) => {
+    const [frequency, width, strength] = shares(value, 3) ?? [];
+    return strength !== undefined && ((changes.noise = { frequency, width, strength }), true);
+  });
+  for (const name of ["low_pass", "high_pass"]) {
+    take(name, (value) => Boolean(shares(value, 1)) && (([changes[name]] = shares(value, 1)), true));
+  }
+  take("box", (value) => {
+    const box = shares(value, 4);
+    if (!box || box[0] >= box[2] || box[1] >= box[3]) return false;
+    changes.boxes = [...(changes.boxes ?? []), box];
+  });
+  take("corruption", (value) => {
+    const [, name, severity] = /^(\w+),([1-5])$/.exec(value) ?? [];
+    return session.corruptions.includes(name) && ((changes.corruption = { name, severity: Number(severity) }), true);
+  });
+}
+
+/** The state at first: the first image, the patch in its middle, and a unit halfway through the first model. */
+export function initial(session) {
+  const [model] = session.models;
+  const attending = model.units.filter((unit) => unit.attention);
+  const mapped = model.units.filter((unit) => unit.grid);
+  const choice = attending.length ? attending : mapped;
+  const unit = choice[Math.floor(choice.length / 2)] ?? model.units[0];
+  return {
+    image: session.images[0]?.id ?? null,
+    changes: {},
+    edits: [],
+    mirror: true,
+    query: [0.5, 0.5],
+    unit: { model: 0, name: unit.name },
+    head: -1, // the mean of all heads
+    panel: session.models.some((each) => each.units.some((one) => one.attention)) ? "attention" : "stream",
+  };
+}
+
+/** The state of the page. Listeners of `change` get what it was before, and whether a slider is still moving. */
+export class State extends EventTarget {
+  constructor(session) {
+    super();
+    this.session = session;
+    this.past = [];
+    this.future = [];
+    this.now = initial(session);
+    this.begun = null; // interventions before a slider began to move
+    addEventListener("popstate", () => this.read());
+  }
+
+  /** Show what the URL says. Returns how many of its parts do not fit. */
+  read() {
+    const { state, unfit } = parse(location.hash.slice(1), this.session);
+    this.replace(state, { keep: false });
+    return unfit;
+  }
+
+  /**
+   * Change some members. `step` makes it a step of the browser's history; `moving` says that more will follow at once,
+   * as from a slider, and is undone together with what follows.
+   */
+  set(changes, { step = false, moving = false } = {}) {
+    const before = this.now;
+    const next = { ...before, ...changes };
+    if (same(before, next) && moving === this.moving) return;
+    if (INTERVENTIONS.some((name) => name in changes)) this.remember(before, moving);
+    this.moving = moving;
+    this.now = next;
+    this.write(step && !moving);
+    this.announce(before, moving);
+  }
+
+  /** Keep what model and image were, to come back to. */
+  remember(before, moving) {
+    const kept = { edits: before.edits, changes: before.changes };
+    if (moving) return void (this.begun ??= kept);
+    this.past.push(this.begun ?? kept);
+    this.begun = null;
+    this.future = [];
+  }
+
+  undo() {
+    this.swap(this.past, this.future);
+  }
+
+  redo() {
+    this.swap(this.future, this.past);
+  }
+
+  swap(from, to) {
+    if (!from.length) return;
+    to.push({ edits: this.now.edits, changes: this.now.changes });
+    this.replace({ ...this.now, ...from.pop() }, { keep: true, step: true });
+  }
+
+  /** Show another state; `keep` the steps that undo knows, or make this one of them. */
+  replace(state, { keep, step = false }) {
+    const before = this.now;
+    if (!keep && INTERVENTIONS.some((name) => !same(before[name], state[name]))) this.remember(before, false);
+    this.now = state;
+    if (keep) this.write(step);
+    this.announce(before, false);
+  }
+
+  write(step) {
+    const wanted = `#${format(this.now)}`;
+    if (wanted === location.hash) return;
+    history[step ? "pushState" : "replaceState"](null, "", wanted);
+  }
+
+  announce(before, moving) {
+    this.dispatchEvent(new CustomEvent("change", { detail: { before, moving } }));
+  }
+
+  // --- edits of units ---
+
+  editsOf(model, unit) {
+    return this.now.edits.filter((edit) => edit.model === model && edit.unit === unit);
+  }
+
+  /** Make an edit, or take it back. A unit's attention is replaced in one way only. */
+  toggle(model, unit, what) {
+    const { edits } = this.now;
+    const is = (edit) => edit.model === model && edit.unit === unit && edit.what === what;
+    if (edits.some(is)) return this.set({ edits: edits.filter((edit) => !is(edit)) }, { step: true });
+    const replacing = (name) => ["uniform", "mean", "box"].includes(name);
+    const rest = edits.filter(
+      (edit) => edit.model !== model || edit.unit !== unit || !(replacing(what) && replacing(edit.what)),
+    );
+    this.set({ edits: [...rest, { model, unit, what }] }, { step: true });
+  }
+
+  /** Change the image in one way; null takes a change back. */
+  change(name, value, moving = false) {
+    const changes = { ...this.now.changes };
+    if (value === null) delete changes[name];
+    else changes[name] = value;
+    this.set({ changes }, { step: true, moving });
+  }
+
+  reset() {
+    this.set({ edits: [], changes: {} }, { step: true });
+  }
+
+  ask(query) {
+    this.set({ query: Array.isArray(query) ? query.map(clamp) : query });
+  }
+}
