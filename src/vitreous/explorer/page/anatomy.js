@@ -1,10 +1,11 @@
 // The anatomy as the control: one row a block, a chip for each unit. Click to observe, switch off, and more.
 import { $, $$, make } from "./drawing.js";
 import { openMenu } from "./menu.js";
-import { ACTIONS, KINDS, TITLES, describeUnit } from "./words.js";
+import { ACTIONS, KINDS, SHORT, TITLES, describeUnit } from "./words.js";
 
 const TALLEST = 38; // pixels of a row
 const LOWEST = 21;
+const LONGEST = 11; // letters of a block's name
 const NARROWEST = 176; // pixels of a column of rows
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
@@ -14,6 +15,12 @@ function powerIcon() {
   path.setAttribute("d", "M6 1V5.5M3.2 2.8A4.3 4.3 0 1 0 8.8 2.8");
   icon.append(path);
   return icon;
+}
+
+/** A long path by its numbers alone: the whole is what the pointer shows. */
+function shortened(name) {
+  const numbers = name.match(/\d+/g) ?? [];
+  return name.length > LONGEST && numbers.length > 1 ? numbers.join(".") : name;
 }
 
 /** Units of one block stand in one row. */
@@ -37,7 +44,7 @@ class ModelAnatomy {
     const about = make("span", { class: "quiet about", title: model.about }, model.about);
     this.head = make("div", { class: "title" }, make("span", { class: `dot model-${index}` }), make("b", {}, model.name), about);
     this.home = make("div", { class: "anatomy" }, this.head);
-    if (model.warning) this.home.append(make("p", { class: "warning" }, model.warning));
+    if (model.warning) this.home.append(make("p", { class: "warning", title: model.warning }, model.warning));
     this.home.append(this.body);
     this.list.addEventListener("keydown", (event) => this.press(event));
     this.list.addEventListener("focusin", (event) => this.rove(event.target.closest(".unit")));
@@ -46,13 +53,13 @@ class ModelAnatomy {
 
   row({ name, units }) {
     const chips = units.map((unit) => this.chip(unit));
-    return make("li", {}, make("span", { class: "block", title: name }, name), make("span", { class: "chips" }, ...chips));
+    return make("li", {}, make("span", { class: "block", title: name }, shortened(name)), make("span", { class: "chips" }, ...chips));
   }
 
   chip(unit) {
     const mark = make("span", { class: "mark" });
     const button = make("button", { type: "button", class: `chip kind-${unit.kind}`, tabindex: -1, title: `${unit.name}: ${describeUnit(unit)}` },
-      make("span", { class: "kind" }, KINDS[unit.kind] ?? unit.kind), mark);
+      make("span", { class: "kind", "data-short": SHORT[unit.kind] ?? KINDS[unit.kind] }, KINDS[unit.kind]), mark);
     button.addEventListener("click", () => this.observe(unit));
     const off = unit.edits.includes("off");
     // for the pointer only: the keyboard has a letter, and screen readers have the buttons above
@@ -173,10 +180,12 @@ export class Anatomies {
     this.state.toggle(this.state.now.unit.model, this.chosen.name, what);
   }
 
-  /** `inForce` are the edits of each model as the server applied them, or null while it has not answered. */
+  /** `inForce` are the edits of each model as the server made or refused them, or null while it has not answered. */
   draw(inForce) {
+    const mine = (edits, index) => edits.filter((edit) => edit.model === index);
     this.models.forEach((model, index) => {
-      model.draw(inForce?.[index] ?? this.state.now.edits.filter((edit) => edit.model === index));
+      const known = inForce?.[index];
+      model.draw(known ? [...known.edits, ...mine(known.refused, index)] : mine(this.state.now.edits, index));
     });
     const { chosen } = this;
     this.bar.hidden = !chosen;

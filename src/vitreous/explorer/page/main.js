@@ -165,7 +165,7 @@ class Explorer {
   }
 
   showView(view) {
-    this.inForce = view.models.map(({ edits, refused }) => [...edits, ...(refused ?? []).map(({ edit, why }) => ({ ...edit, why }))]);
+    this.inForce = view.models.map(({ edits, refused }) => ({ edits, refused: refused.map(({ edit, why }) => ({ ...edit, why })) }));
     this.predictions.draw(view);
     this.anatomies.draw(this.inForce);
     this.predictions.drawForce(this.inForce);

@@ -6,7 +6,7 @@ const SHOWN = 5; // classes of a model
 
 /** The classes to show: the likeliest after, with the likeliest before and the label always among them. */
 function chosenClasses({ classes, before, label }) {
-  const wanted = new Set([before[0]?.index, label?.index]);
+  const wanted = new Set([before[0], label].filter(Boolean).map(({ index }) => index));
   const rest = classes.filter(({ index }) => !wanted.has(index)).slice(0, Math.max(0, SHOWN - wanted.size));
   const kept = classes.filter((each) => wanted.has(each.index) || rest.includes(each));
   if (label && !classes.some(({ index }) => index === label.index)) kept.push(label);
@@ -126,13 +126,16 @@ export class Predictions {
     const { edits, changes } = state.now;
     const several = this.session.models.length > 1;
     const named = (model, words) => (several ? `${this.session.models[model].name}: ${words}` : words);
+    const same = (one, other) => one.model === other.model && one.unit === other.unit && one.what === other.what;
+    const words = ({ what, unit }) => ACTIONS[what].words(unit);
     const lines = edits.map((edit) => {
-      const refused = inForce?.[edit.model]?.find((each) => each.unit === edit.unit && each.what === edit.what)?.why;
-      return this.line(named(edit.model, ACTIONS[edit.what].words(edit.unit)), refused ? "refused" : "", refused, () => state.toggle(edit.model, edit.unit, edit.what));
+      const why = inForce?.[edit.model].refused.find((each) => same(each, edit))?.why;
+      return this.line(named(edit.model, words(edit)), why ? "refused" : "", why, () => state.toggle(edit.model, edit.unit, edit.what));
     });
-    for (const [model, list] of (inForce ?? []).entries()) {
-      for (const edit of list.filter((each) => each.mirrored)) {
-        lines.push(this.line(named(model, ACTIONS[edit.what].words(edit.unit)), edit.why ? "mirrored refused" : "mirrored", edit.why ?? "mirrored"));
+    for (const [model, { edits: made, refused }] of (inForce ?? []).entries()) {
+      for (const edit of made.filter((each) => each.mirrored)) lines.push(this.line(named(model, words(edit)), "mirrored", "mirrored"));
+      for (const edit of refused.filter((each) => each.model !== model || each.mirrored)) {
+        lines.push(this.line(named(model, edit.why), "mirrored", "not mirrored"));
       }
     }
     for (const [name, words] of describeChanges(changes)) lines.push(this.line(`Image: ${words}`, "", "", () => state.change(name, null)));

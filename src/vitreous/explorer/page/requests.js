@@ -90,21 +90,17 @@ export class Channel {
   }
 }
 
-/** Maps of attention: a length, a header in JSON, and floats. */
+/** Maps of attention: the length of a header, the header in JSON, and the shares of all maps in its order. */
 export async function readMaps(response) {
   const buffer = await response.arrayBuffer();
   const length = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const floats = new Float32Array(buffer.slice(4 + length));
-  return header.models.map((model) => ({
-    ...model,
-    units: (model.units ?? model).map((unit) => {
-      const count = unit.prefix + unit.keys[0] * unit.keys[1];
-      const rows = Array.from({ length: unit.heads }, (_, head) => {
-        const from = unit.from + head * count;
-        return floats.subarray(from, from + count);
-      });
-      return { ...unit, rows };
-    }),
-  }));
+  const floats = new Float32Array(buffer, 4 + length);
+  let at = 0;
+  const rows = ({ heads, prefix, keys }) => Array.from({ length: heads }, () => {
+    const count = prefix + keys[0] * keys[1];
+    at += count;
+    return floats.subarray(at - count, at);
+  });
+  return header.models.map((units, index) => ({ units: units.map((unit) => ({ ...unit, rows: rows(unit) })), why: header.why?.[index] }));
 }

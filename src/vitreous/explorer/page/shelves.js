@@ -1,20 +1,20 @@
 // Where small maps stand: layers from left to right, in each the mean of its heads and below it the heads, half as large.
 import { veil } from "./drawing.js";
 
-const SMALLEST = 11; // pixels of a head's map; beyond that the panel scrolls
+const SMALLEST = 9; // pixels of a head's map; beyond that the panel scrolls
 const LARGEST = 62;
 const TOP = 16; // for the number of the layer
 const GAP = 2;
-const BETWEEN = 7; // layers
 
 /** How maps are arranged if a head's map has this size: columns of each layer, and the width of all. */
 function arrange(heads, height, size) {
+  const between = heads.length > 16 ? 4 : 7; // layers
   const large = 2 * size + GAP;
   const rows = Math.floor((height - TOP - large) / (size + GAP));
   const columns = heads.map((count) => Math.max(2, Math.ceil(count / Math.max(1, rows))));
-  const width = columns.reduce((total, count) => total + count * (size + GAP) - GAP + BETWEEN, -BETWEEN);
+  const width = columns.reduce((total, count) => total + count * (size + GAP) - GAP + between, -between);
   const fits = rows > 0 || Math.max(...heads) === 0;
-  return { size, large, columns, width, fits: fits && TOP + large <= height };
+  return { size, large, between, columns, width, fits: fits && TOP + large <= height };
 }
 
 export class Shelves {
@@ -27,7 +27,7 @@ export class Shelves {
     let left = 0;
     this.lefts = this.columns.map((count) => {
       const here = left;
-      left += count * (size + GAP) - GAP + BETWEEN;
+      left += count * (size + GAP) - GAP + this.between;
       return here;
     });
     const rows = Math.max(...heads.map((count, layer) => Math.ceil(count / this.columns[layer])));
@@ -78,7 +78,7 @@ export class Shelves {
     pen.fillStyle = color;
     pen.textBaseline = "middle";
     pen.textAlign = "center";
-    const step = Math.ceil(20 / (this.large + BETWEEN));
+    const step = Math.ceil(20 / (this.large + this.between));
     for (let layer = 0; layer < this.heads.length; layer += step) {
       pen.font = `${layer === chosen ? "700 " : ""}11px ${fontFamily}`;
       pen.fillText(String(layer + 1), this.lefts[layer] + this.large / 2, TOP / 2);

@@ -25,6 +25,9 @@ function normed({ grid: [rows, columns], values }, [low, high]) {
   return veil(shares, { rows, columns }, 1);
 }
 
+/** The smallest and the largest number. */
+const ends = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, 0]);
+
 function figure(title, drawn, [rows, columns], label) {
   const canvas = make("canvas", { role: "img", "aria-label": label });
   const home = make("figure", {}, make("figcaption", {}, title), make("div", { class: "fill" }, canvas));
@@ -58,17 +61,16 @@ class StreamPane {
       return this.row.replaceChildren(make("p", { class: "reason quiet" }, found.why));
     }
     const { before } = found;
-    const changed = this.panel.changed;
-    const all = [...before.norm.values, ...found.norm.values];
-    const range = [all.reduce((a, b) => Math.min(a, b), Infinity), all.reduce((a, b) => Math.max(a, b), 0)];
-    const ends = `${format(range[0])} to ${format(range[1])}`;
+    const changed = String(before.norm.values) !== String(found.norm.values) || before.colours.rgb !== found.colours.rgb;
+    const range = ends([...before.norm.values, ...found.norm.values]);
+    this.title.append(make("span", { class: "quiet" }, ` norm ${range.map(format).join(" to ")}${changed ? "" : this.panel.edited ? " · not changed by the edits" : ""}`));
     const when = changed ? [[before, "before"], [found, "after"]] : [[found, ""]];
-    const norms = when.map(([each, word]) => figure(["Norm", word, `(${ends})`].filter(Boolean).join(" "), normed(each.norm, range), each.norm.grid, `Norm of the features at each position ${word}`));
-    const colours = when.map(([each, word]) => figure(["Components", word].filter(Boolean).join(" "), coloured(each.colours), each.colours.grid, `First three principal components as red, green and blue ${word}`));
+    const norms = when.map(([each, word]) => figure(`Norm ${word}`, normed(each.norm, range), each.norm.grid, `Norm of the features at each position ${word}`));
+    const colours = when.map(([each, word]) => figure(`Components ${word}`, coloured(each.colours), each.colours.grid, `First three principal components as red, green and blue ${word}`));
     this.figures = [...norms, ...colours];
     const lines = [{ ...before.spectrum, kind: "before" }, { ...found.spectrum, kind: `line-${this.index}` }];
-    const spectrum = make("figure", { class: "spectrum" }, make("figcaption", {}, "Spectrum", ...(changed ? [make("span", { class: "key before" }, "before"), make("span", { class: `key key-${this.index}` }, "after")] : [])),
-      make("div", { class: "fill" }));
+    const keys = changed ? [make("span", { class: "key before" }, "before"), make("span", { class: `key key-${this.index}` }, "after")] : [];
+    const spectrum = make("figure", { class: "spectrum" }, make("figcaption", {}, "Spectrum", ...keys), make("div", { class: "fill" }));
     this.spectrum = { place: spectrum.lastChild, lines: changed ? lines : lines.slice(1) };
     this.row.replaceChildren(...this.figures.map(({ home }) => home), spectrum);
     this.row.dataset.count = this.figures.length;
@@ -91,9 +93,8 @@ export class StreamPanel {
     this.home = make("div", { class: "panes", "data-count": this.panes.length }, ...this.panes.map((pane) => pane.home));
   }
 
-  get changed() {
-    const { edits, changes } = this.state.now;
-    return edits.length > 0 || Object.keys(changes).length > 0;
+  get edited() {
+    return this.state.now.edits.length > 0;
   }
 
   show(models) {

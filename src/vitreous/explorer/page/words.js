@@ -6,6 +6,8 @@ export const KINDS = {
   pool: "pool", downsample: "downsample", stem: "stem", head: "head",
 };
 
+export const SHORT = { attention: "attn", downsample: "down", "token-mlp": "tokens" }; // where there is no room
+
 /** What can be done to a unit: the letter that does it, what a button says, what stands on the unit, what is in force. */
 export const ACTIONS = {
   off: { key: "o", button: "Switch off", mark: "off", words: (unit) => `${unit} is switched off` },
