@@ -4,10 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Timer
 
 PATIENCE = 2.0
 """Seconds before the bar appears."""
+Watcher = Callable[[str, int, int], None]
+"""Gets what is done, how many items are finished, and how many there are."""
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watch_progress(watcher: Watcher) -> Iterator[None]:
+    """Report the progress of whatever runs inside, in this thread, to a function.
+
+    What the function raises ends the work.
+
+    Examples
+    --------
+    >>> with watch_progress(lambda what, done, total: print(f"{what}: {done} of {total}")):
+    ...     vitreous.inspect("nano:vit", limit=64)
+    """
+    before = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
 
 
 @contextmanager
@@ -39,12 +61,21 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     )
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task(what, total=total)
+    watcher, done = _watcher.get(), 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        bar.advance(task, count)
+        if watcher is not None:
+            watcher(what, done, total)
+
     patience = Timer(max(PATIENCE, 0), bar.start)
     patience.daemon = True  # an interrupted program does not wait for it
     if console.is_terminal:
         patience.start()
     try:
-        yield lambda count: bar.advance(task, count)
+        yield advance
     finally:
         patience.cancel()
         if patience.is_alive():

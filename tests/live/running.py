@@ -9,12 +9,11 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+from vitreous.explorer.jobs import Jobs
+from vitreous.explorer.opening import open_explorer
 from vitreous.explorer.server import build_app
 from vitreous.explorer.views import Explorer
 from vitreous.explorer.worker import Worker
-from vitreous.measure.choosing import choose_images
-from vitreous.measure.labels import match_labels
-from vitreous.measure.subject import subjects
 
 TOKEN = "0123456789abcdefghijklmnopqrstuv"
 PORT = 8642
@@ -36,16 +35,16 @@ class Page(NamedTuple):
         return self.client.post(self.url(path), json=body)
 
 
-def explorer_of(*models: str, images: int = 96) -> Explorer:
-    opened = subjects(list(models))
-    data = match_labels(choose_images("world:shapes", None, images, opened, 0), opened)
-    return Explorer(opened, data)
+def explorer_of(*models: str, images: int = 70) -> Explorer:
+    return open_explorer(models, limit=images, device="cpu")
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     explorer, worker = explorer_of("nano:vit", "nano:resnet"), Worker()
-    app = build_app(explorer, worker, TOKEN, PORT)
+    jobs = Jobs(explorer, worker, tmp_path_factory.mktemp("reports"))
+    app = build_app(explorer, worker, jobs, TOKEN, PORT)
     with TestClient(app, base_url=f"http://127.0.0.1:{PORT}") as client:
         yield Page(explorer, client)
+    jobs.stop()
     worker.stop()

@@ -85,36 +85,25 @@ def explore_models(
 
 
 def _open(models: list[str], options: LiveOptions) -> Explorer:
-    # torch comes with these, which takes seconds
-    from vitreous.devices import choose_device
-    from vitreous.explorer.views import Explorer
-    from vitreous.measure.choosing import choose_images
-    from vitreous.measure.labels import match_labels
-    from vitreous.measure.subject import subjects
-    from vitreous.validation import parse_limit
+    from vitreous.explorer.opening import open_explorer  # torch comes with it
 
-    opened = subjects(
+    same = (
+        "split", "skip_corrupt", "image", "pretrained", "weights", "classes", "device", "seed",
+    )  # fmt: skip
+    return open_explorer(
         models,
-        image=options.image,
-        pretrained=options.pretrained,
-        weights=options.weights,
+        options.data,
+        limit=options.limit or 512,
         preprocessing=parse_preprocessing(options),
-        classes=options.classes,
-        device=choose_device(options.device),
-        seed=options.seed,
+        **{name: getattr(options, name) for name in same},
     )
-    limit = parse_limit(options.limit or 512)
-    images = choose_images(
-        options.data, options.split, limit, opened, options.seed, options.skip_corrupt
-    )
-    return Explorer(opened, match_labels(images, opened))
 
 
 def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
     """Serve the page until Ctrl-C."""
     from vitreous.explorer.server import start  # Starlette and uvicorn come with it
 
-    running = start(explorer, options.port)
+    running = start(explorer, options.port, folder=folder)
     screen = console()
     names = " and ".join(each.subject.name for each in explorer.models)
     try:

@@ -16,6 +16,8 @@ from vitreous.specimen.specimen import Specimen
 MeanOf = Callable[[str], Tensor]
 """The mean attention of a unit over images, by its name."""
 BOX = "uniform 3x3"
+ENDS = ("stem", "downsample", "head")
+"""Kinds of units between which the blocks of a model lie."""
 IN_WORDS: Mapping[What, str] = {
     "off": "switched off",
     "skip": "skip removed",
@@ -82,30 +84,36 @@ def apply_edit(specimen: Specimen, edit: UnitEdit, mean: MeanOf) -> Specimen:
     return specimen.with_attention(edit.unit, BOX if edit.what == "box" else "uniform")
 
 
-def unit_at_depth(unit: Unit, other: Anatomy) -> Unit | None:
-    """The unit of another model with the same kind and the nearest relative depth; None if that
-    model has no unit of the kind."""
-    alike = [each for each in other.units if each.kind == unit.kind]
+def unit_at_depth(unit: Unit, others: Sequence[Unit]) -> Unit | None:
+    """The unit of another model at the nearest relative depth: of the same kind, if there is one.
+
+    Where there is none, the ends of a model (stem, downsampling, head) correspond to ends, and what
+    lies between them to what lies between them.
+    """
+    alike = [each for each in others if each.kind == unit.kind]
+    at_end = unit.kind in ENDS
+    alike = alike or [each for each in others if (each.kind in ENDS) == at_end]
     return min(alike, key=lambda each: abs(each.depth - unit.depth), default=None)
 
 
-def mirror_edit(edit: UnitEdit, unit: Unit, model: int, other: Anatomy) -> UnitEdit:
+def mirror_edit(
+    edit: UnitEdit, unit: Unit, model: int, name: str, anatomy: Anatomy, possible: Possible
+) -> UnitEdit:
     """The same edit in another model, at the same relative depth.
 
     Parameters
     ----------
-    edit
+    edit, unit
         In the model that the user has edited.
-    unit
-        Its unit.
-    model, other
-        Number and anatomy of the other model.
+    model, name, anatomy, possible
+        The other model: its number and name, its units, and which edits they can take.
     """
-    there = unit_at_depth(unit, other)
+    units = [each for each in anatomy.units if not possible[each.name][edit.what]]
+    if unit.kind in {each.kind for each in anatomy.units}:
+        units = [each for each in units if each.kind == unit.kind]
+    there = unit_at_depth(unit, units)
     if there is None:
-        raise VitreousError(
-            f"{other.model} has no {unit.kind} unit, so {unit.name!r} has no counterpart in it."
-        )
+        raise VitreousError(f"{name} has no unit like {unit.name!r} that could be edited so.")
     return UnitEdit(model, there.name, edit.what)
 
 

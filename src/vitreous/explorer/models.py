@@ -15,11 +15,13 @@ from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
 from vitreous.explorer.cache import RecentlyUsed
 from vitreous.explorer.changes import change_images, fit_images
-from vitreous.explorer.edits import apply_edit, possible_edits
+from vitreous.explorer.edits import apply_edit, mirror_edit, possible_edits
+from vitreous.explorer.pictures import Picture
 from vitreous.explorer.state import Changes, UnitEdit
 from vitreous.measure.labels import score_names
 from vitreous.measure.probe import Setting
 from vitreous.measure.subject import Subject, logits
+from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.rerun import Cancelled, Runner, Stopped
 
 SPECIMENS = 64
@@ -27,21 +29,6 @@ SPECIMENS = 64
 MEAN_IMAGES = 64
 """Images over which attention is averaged for the edit "mean"."""
 MEAN_BATCH = 8
-
-
-class Picture(NamedTuple):
-    """An image of the data set or an uploaded one."""
-
-    id: str
-    label: str
-    row: int | None
-    """Its row in the data set."""
-    width: int
-    height: int
-    frames: tuple[Tensor, ...] = ()
-    """Of an upload: uint8 (1, 3, h, w) as each model gets it."""
-    thumbnail: bytes = b""
-    """Of an upload: a small PNG."""
 
 
 class Refusal(NamedTuple):
@@ -139,6 +126,11 @@ class LiveModel:
             except VitreousError as error:
                 why = str(error)
         return Edited(before.runner, before.edits, (*before.refused, Refusal(edit, why)))
+
+    def mirrored(self, edit: UnitEdit, unit: Unit) -> UnitEdit:
+        """The edit of a unit of another model, made in this one."""
+        anatomy = self.subject.specimen.anatomy
+        return mirror_edit(edit, unit, self.number, self.subject.name, anatomy, self.possible)
 
     def mean_attention(self, unit: str, cancelled: Cancelled | None = None) -> Tensor:
         """Attention of a unit of the unedited model, averaged over images of the data set.

@@ -43,7 +43,9 @@ class UnitMap:
     shares: NDArray[np.float32]
     """(heads, prefix + rows · columns)."""
     keys: Grid
-    prefix: int
+    queries: Grid
+    tokens: tuple[str, ...]
+    """What the prefix tokens are."""
     query: str | Grid
     """The patch that looks, or the name of who does."""
     says: str
@@ -57,7 +59,8 @@ class UnitMap:
         """What the page has to know beside the numbers."""
         known: dict[str, Any] = {
             "unit": self.unit, "heads": len(self.shares), "keys": list(self.keys),
-            "prefix": self.prefix, "from": self.says,
+            "queries": list(self.queries), "prefix": len(self.tokens),
+            "tokens": list(self.tokens), "from": self.says,
             "query": self.query if isinstance(self.query, str) else list(self.query),
             "scale": float(self.shares.max(initial=0.0)),
         }  # fmt: skip
@@ -74,8 +77,8 @@ def attention_maps(recording: Recording, query: Place | None) -> Iterator[UnitMa
         if averaged:
             shares = shares.mean(0, keepdims=True)
         yield UnitMap(
-            unit.name, shares.astype(np.float32), attention.key_grid, attention.prefix, cell, says,
-            instead, averaged,
+            unit.name, shares.astype(np.float32), attention.key_grid, attention.query_grid,
+            _tokens_of(attention), cell, says, instead, averaged,
         )  # fmt: skip
 
 
@@ -99,7 +102,8 @@ def rollout_maps(recording: Recording, query: Place | None) -> tuple[list[UnitMa
         tokens, cell, says, instead = _choose(attention, unit, query)
         shares = product[0, tokens].mean(0, keepdim=True).float().cpu().numpy()
         grid = attention.query_grid
-        maps.append(UnitMap(unit.name, shares, grid, prefix, cell, says, instead))
+        names = _tokens_of(attention)
+        maps.append(UnitMap(unit.name, shares, grid, grid, names, cell, says, instead))
     return maps, ""
 
 
@@ -127,6 +131,11 @@ def _shown(recording: Recording) -> Iterable[tuple[Unit, AttentionMap]]:
     for unit in recording.runner.specimen.units:
         if unit.name in recording.attention and why_hidden(unit) is None:
             yield unit, recording.attention[unit.name].probabilities
+
+
+def _tokens_of(attention: AttentionMap) -> tuple[str, ...]:
+    known = attention.places.tokens
+    return known if len(known) == attention.prefix else ("prefix",) * attention.prefix
 
 
 def _choose(

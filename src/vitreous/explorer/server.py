@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from logging import getLogger
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,9 +27,12 @@ from starlette.types import ASGIApp
 
 from vitreous.errors import UnknownName, VitreousError, reason
 from vitreous.explorer.access import OwnPageOnly, new_token
+from vitreous.explorer.as_python import python_of
 from vitreous.explorer.assets import PageFile, page_files
+from vitreous.explorer.jobs import Jobs
+from vitreous.explorer.pictures import describe_picture
 from vitreous.explorer.state import parse_state
-from vitreous.explorer.views import Explorer, describe_picture
+from vitreous.explorer.views import Explorer
 from vitreous.explorer.worker import Compute, QueueFull, Stale, Worker
 from vitreous.specimen.rerun import Cancelled
 
@@ -53,10 +57,12 @@ class App:
         What answers.
     worker
         The thread that computes.
+    jobs
+        Measurements and reports.
     """
 
-    def __init__(self, explorer: Explorer, worker: Worker) -> None:
-        self.explorer, self.worker = explorer, worker
+    def __init__(self, explorer: Explorer, worker: Worker, jobs: Jobs) -> None:
+        self.explorer, self.worker, self.jobs = explorer, worker, jobs
         self.files = page_files([each.subject.name for each in explorer.models])
         self._decoding = asyncio.Semaphore(1)
         self._uploading = 0
@@ -69,14 +75,20 @@ class App:
             self._route("/api/session", self.session, "GET"),
             self._route("/api/images/{name}", self.image, "GET"),
             self._route("/api/upload", self.upload, "POST"),
+            self._route("/api/measure", self.measure, "POST"),
+            self._route("/api/jobs/{name}", self.job, "GET"),
+            self._route("/api/jobs/{name}", self.cancel, "DELETE"),
+            self._route("/reports/{name}", self.report, "GET"),
         ]
-        explorer = self.explorer
+        explorer, jobs = self.explorer, self.jobs
         for name, media, view in (
             ("picture", "image/png", lambda state, body, stop: explorer.picture(state)),
             ("view", JSON, lambda state, body, stop: explorer.view(state, stop)),
             ("stream", JSON, lambda state, body, stop: explorer.stream(state, stop)),
             ("rollout", BYTES, lambda state, body, stop: explorer.rollout(state, stop)),
             ("attention", BYTES, self._attention),
+            ("report", JSON, lambda state, body, stop: {"job": jobs.report(state).id}),
+            ("python", JSON, lambda state, body, stop: {"text": python_of(explorer, state)}),
         ):
             routes.append(self._route(f"/api/{name}", self._view(name, media, view), "POST"))
         return routes
@@ -115,6 +127,27 @@ class App:
         finally:
             self._uploading -= 1
         return _json(describe_picture(picture))
+
+    async def measure(self, request: Request) -> Response:
+        body = await read_json(request)
+        images = body.get("images", 500)
+        if isinstance(images, bool) or not isinstance(images, int) or not 1 <= images <= 10**6:
+            raise HTTPException(422, "images is a number of images, from 1 on.")
+        return _json({"job": self.jobs.measure(parse_state(body), images).id})
+
+    async def job(self, request: Request) -> Response:
+        return _json(self.jobs.find(str(request.path_params["name"])).status())
+
+    async def cancel(self, request: Request) -> Response:
+        self.jobs.cancel(str(request.path_params["name"]))
+        return _json({})
+
+    async def report(self, request: Request) -> Response:
+        path = self.jobs.reports.get(str(request.path_params["name"]))
+        if path is None:
+            raise HTTPException(404, "There is no such report.")
+        content = await run_in_threadpool(path.read_bytes)
+        return Response(content, 200, None, "text/html; charset=utf-8")
 
     def _attention(self, state: Any, body: dict[str, Any], stop: Cancelled) -> bytes:
         return self.explorer.attention(state, stop, difference=body.get("difference") is True)
@@ -157,11 +190,12 @@ async def _disconnect(request: Request) -> None:
 
 
 def build_app(
-    explorer: Explorer, worker: Worker, token: str, port: int, embed: bool = False
+    explorer: Explorer, worker: Worker, jobs: Jobs, token: str, port: int, embed: bool = False
 ) -> ASGIApp:
     """The whole application, for uvicorn or for tests."""
     app = Starlette(
-        routes=App(explorer, worker).routes(), exception_handlers={404: _nothing, 405: _nothing}
+        routes=App(explorer, worker, jobs).routes(),
+        exception_handlers={404: _nothing, 405: _nothing},
     )
     app.router.redirect_slashes = False
     return OwnPageOnly(app, token, port, embed)
@@ -263,13 +297,14 @@ class Running:
     >>> running.stop()
     """
 
-    def __init__(self, explorer: Explorer, port: int = 0, embed: bool = False) -> None:
+    def __init__(self, explorer: Explorer, port: int, embed: bool, folder: Path) -> None:
         self.explorer, self.worker = explorer, Worker()
+        self.jobs = Jobs(explorer, self.worker, folder)
         self._socket = bind(port)
         self.port: int = self._socket.getsockname()[1]
         token = new_token()
         self.url = f"http://127.0.0.1:{self.port}/{token}/"
-        app = build_app(explorer, self.worker, token, self.port, embed)
+        app = build_app(explorer, self.worker, self.jobs, token, self.port, embed)
         config = uvicorn.Config(
             app, log_level="critical", access_log=False, server_header=False, lifespan="off",
             ws="none", timeout_graceful_shutdown=1,
@@ -292,13 +327,16 @@ class Running:
 
     def stop(self) -> None:
         """Stop what is computed, close the port and end both threads; calling it again is fine."""
+        self.jobs.stop()
         self.worker.stop()
         self._server.should_exit = True
         self._thread.join(timeout=10)
         self._socket.close()
 
 
-def start(explorer: Explorer, port: int = 0, embed: bool = False) -> Running:
+def start(
+    explorer: Explorer, port: int = 0, embed: bool = False, folder: Path | str = "."
+) -> Running:
     """Serve an explorer on this machine alone.
 
     Parameters
@@ -309,8 +347,10 @@ def start(explorer: Explorer, port: int = 0, embed: bool = False) -> Running:
         0 takes a free one.
     embed
         Whether notebooks on this machine may show the page in a cell.
+    folder
+        Where reports are saved.
     """
-    return Running(explorer, port, embed)
+    return Running(explorer, port, embed, Path(folder))
 
 
 def bind(port: int) -> socket.socket:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from io import BytesIO
 from time import perf_counter
 from typing import Any, NamedTuple
-
-import numpy as np
-from PIL import Image
-from torch import Tensor
 
 from vitreous import __version__
 from vitreous.data.corruptions import KINDS
 from vitreous.data.dataset import Dataset
-from vitreous.data.sources.decode import describe_fault, header_size, rgb_picture
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.explorer.cache import RecentlyUsed
-from vitreous.explorer.edits import mirror_edit, unit_at_depth
-from vitreous.explorer.models import Edited, LiveModel, Picture, Refusal
+from vitreous.explorer.edits import unit_at_depth
+from vitreous.explorer.models import Edited, LiveModel, Refusal
+from vitreous.explorer.origin import Origin
 from vitreous.explorer.panels import (
     Basis,
     attention_maps,
@@ -27,6 +22,15 @@ from vitreous.explorer.panels import (
     rollout_maps,
     stream_panel,
 )
+from vitreous.explorer.pictures import (
+    Picture,
+    describe_picture,
+    image_of,
+    png,
+    read_upload,
+    thumbnail_png,
+)
+from vitreous.explorer.predictions import compare_predictions
 from vitreous.explorer.session import model_facts
 from vitreous.explorer.state import Changes, State, UnitEdit
 from vitreous.measure.subject import Subject
@@ -39,9 +43,6 @@ STRIP = 64
 """Images of the data set on the page."""
 UPLOADS = 50
 """Uploaded images that are kept."""
-THUMBNAIL = 256
-"""Pixels of the longer side of an image on the page, at most."""
-TOP = 5
 
 
 class Intended(NamedTuple):
@@ -61,6 +62,8 @@ class Explorer:
         The opened models, one or two.
     data
         The images, with labels that are numbers of the models' scores (`match_labels`).
+    origin
+        How they were opened (default: not known).
     memory
         Bytes of recordings that are kept.
 
@@ -75,8 +78,14 @@ class Explorer:
     'circle'
     """
 
-    def __init__(self, subjects: Sequence[Subject], data: Dataset, memory: int = MEMORY) -> None:
-        self.data = data
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        data: Dataset,
+        origin: Origin | None = None,
+        memory: int = MEMORY,
+    ) -> None:
+        self.data, self.origin = data, origin or Origin()
         self.models = [LiveModel(number, each, data) for number, each in enumerate(subjects)]
         self.pictures = {picture.id: picture for picture in self._strip()}
         self._uploads: list[str] = []
@@ -98,9 +107,15 @@ class Explorer:
         self.view(state)
         self.attention(state)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the recordings that are kept."""
+        return self._recordings.used
+
     def session(self) -> dict[str, Any]:
         """Everything about the models and the images that does not depend on a state."""
-        shown = [each for each in self.pictures.values() if each.row is not None]
+        with self._lock:
+            shown = list(self.pictures.values())
         return {
             "models": [model_facts(each) for each in self.models],
             "images": [describe_picture(each) for each in shown],
@@ -114,16 +129,16 @@ class Explorer:
 
     def thumbnail(self, name: str) -> bytes:
         """An image as the data set has it, or as it was uploaded, as a small PNG."""
-        picture = self._picture(name)
+        picture = self.find_picture(name)
         if picture.row is None:
             return picture.thumbnail
-        return _thumbnail(_image(self.data.images[picture.row][None]))
+        return thumbnail_png(image_of(self.data.images[picture.row][None]))
 
     def upload(self, content: bytes, name: str) -> Picture:
         """Add an image; the oldest upload is forgotten when there are too many."""
         photo = read_upload(content, name)
         frames = tuple(model.frame(photo) for model in self.models)
-        size, small = photo.size, _thumbnail(photo)
+        size, small = photo.size, thumbnail_png(photo)
         with self._lock:
             number = int(self._uploads[-1][1:]) + 1 if self._uploads else 0
             picture = Picture(f"u{number}", name, None, *size, frames, small)
@@ -136,19 +151,19 @@ class Explorer:
 
     def picture(self, state: State) -> bytes:
         """The image with its changes as the first model gets it, as a PNG."""
-        picture = self._picture(state.image)
-        return _png(_image(self.models[0].shown_pixels(picture, state.changes)))
+        picture = self.find_picture(state.image)
+        return png(image_of(self.models[0].shown_pixels(picture, state.changes)))
 
     def view(self, state: State, cancelled: Cancelled | None = None) -> dict[str, Any]:
         """Predictions of all models before and after changes and edits."""
-        picture = self._picture(state.image)
+        picture = self.find_picture(state.image)
         return {"models": [self._predict(each, picture, state, cancelled) for each in self.models]}
 
     def attention(
         self, state: State, cancelled: Cancelled | None = None, difference: bool = False
     ) -> bytes:
         """Maps of all layers and heads for the query, after the edits, as `pack_maps` says."""
-        picture = self._picture(state.image)
+        picture = self.find_picture(state.image)
         after, before = [], []
         for model in self.models:
             edited = self._edited(model, state, cancelled)[0]
@@ -161,7 +176,7 @@ class Explorer:
 
     def rollout(self, state: State, cancelled: Cancelled | None = None) -> bytes:
         """Rollout up to each attention unit, after the edits, as `pack_maps` says."""
-        picture = self._picture(state.image)
+        picture = self.find_picture(state.image)
         found = []
         for model in self.models:
             edited = self._edited(model, state, cancelled)[0]
@@ -171,7 +186,7 @@ class Explorer:
 
     def stream(self, state: State, cancelled: Cancelled | None = None) -> dict[str, Any]:
         """Norm, spectrum and colours of what a unit hands on, and of its counterpart."""
-        picture = self._picture(state.image)
+        picture = self.find_picture(state.image)
         if state.unit is None:
             raise VitreousError("No unit is selected; click one to see its stream.")
         number, name = state.unit
@@ -180,21 +195,21 @@ class Explorer:
         for model in self.models:
             unit: Unit | None = selected
             if model.number != number:
-                unit = unit_at_depth(selected, model.subject.specimen.anatomy)
-            panels.append(self._stream(model, unit, selected, picture, state, cancelled))
+                mapped = [each for each in model.subject.specimen.units if each.grid is not None]
+                unit = unit_at_depth(selected, mapped)
+            panels.append(self._stream(model, unit, picture, state, cancelled))
         return {"models": panels}
 
     def _stream(
         self,
         model: LiveModel,
         unit: Unit | None,
-        selected: Unit,
         picture: Picture,
         state: State,
         cancelled: Cancelled | None,
     ) -> dict[str, Any]:
         if unit is None:
-            return {"why": f"It has no {selected.kind} unit."}
+            return {"why": "It has no feature map."}
         whole = self._record(model, picture, state.changes, model.whole, cancelled)
         edited = self._edited(model, state, cancelled)[0]
         recording = self._record(model, picture, state.changes, edited, cancelled)
@@ -225,7 +240,7 @@ class Explorer:
                 edits[edit] = None
             elif state.mirror:
                 try:
-                    there = mirror_edit(edit, unit, model.number, model.subject.specimen.anatomy)
+                    there = model.mirrored(edit, unit)
                 except VitreousError as error:
                     refused.append(Refusal(edit, str(error)))
                     continue
@@ -250,9 +265,9 @@ class Explorer:
         known = self._recordings.get(_key(model, picture, state.changes, edited)) is not None
         after = self._record(model, picture, state.changes, edited, cancelled)
         seconds = perf_counter() - began
-        operations = max(after.runner.operations, 1)
+        operations = max(model.whole.runner.operations, 1)
         return {
-            **_predictions(model, picture, [whole, clean, after]),
+            **compare_predictions(model, picture, [whole, clean, after]),
             "changed": bool(edited.edits or state.changes),
             "edits": [
                 {**edit._asdict(), "mirrored": edit in intended.mirrored} for edit in edited.edits
@@ -288,7 +303,8 @@ class Explorer:
         base = base or self._record(model, picture, changes, model.whole, cancelled)
         return self._recordings.put(key, edited.runner.rerun(base, cancelled))
 
-    def _picture(self, name: str) -> Picture:
+    def find_picture(self, name: str) -> Picture:
+        """The image of an id."""
         found = self.pictures.get(name)
         if found is None:
             raise UnknownName("image", name, (), "It may have been forgotten; upload it again.")
@@ -307,85 +323,3 @@ class Explorer:
 
 def _key(model: LiveModel, picture: Picture, changes: Changes, edited: Edited) -> tuple[Any, ...]:
     return model.number, picture.id, changes, edited.edits
-
-
-def describe_picture(picture: Picture) -> dict[str, Any]:
-    """An image as the page lists it."""
-    return {
-        "id": picture.id,
-        "label": picture.label,
-        "width": picture.width,
-        "height": picture.height,
-    }
-
-
-def _predictions(
-    model: LiveModel, picture: Picture, recordings: Sequence[Recording]
-) -> dict[str, Any]:
-    """The top classes of the image before, the changed image, and the edited model, together."""
-    found = [model.shares(each.output) for each in recordings]
-    none: dict[str, Any] = {"before": [], "clean": [], "after": [], "classes": [], "label": None}
-    if any(each is None for each in found):
-        return {**none, "why": "Its output is not a score for each class."}
-    shares = [each for each in found if each is not None]
-    if not all(bool(each.isfinite().all()) for each in shares):
-        return {**none, "why": "Its scores are not finite any more."}
-    tops = [each.topk(min(TOP, len(each))).indices.tolist() for each in shares]
-    union = sorted({place for top in tops for place in top}, key=lambda at: -float(shares[2][at]))
-    moments = ("before", "clean", "after")
-
-    def row(place: int) -> dict[str, Any]:
-        values = {when: float(each[place]) for when, each in zip(moments, shares, strict=True)}
-        return {"class": model.class_names[place], "index": place, **values}
-
-    def top(number: int) -> list[dict[str, Any]]:
-        names, values = model.class_names, shares[number]
-        return [
-            {"class": names[at], "index": at, "share": float(values[at])} for at in tops[number]
-        ]
-
-    label = model.label(picture)
-    marked: dict[str, Any] | None = None
-    if label is not None:
-        marked = {**row(label), "rank": 1 + int((shares[2] > shares[2][label]).sum())}
-    why = "" if label is not None else model.unmarkable or "The image has no label."
-    return {
-        **{when: top(number) for number, when in enumerate(moments)},
-        "classes": [row(place) for place in union],
-        "label": marked,
-        "unlabelled": why,
-    }
-
-
-def read_upload(content: bytes, name: str) -> Image.Image:
-    """Decode a picture like any other; one of too many pixels is refused before it is decoded."""
-    try:
-        height, width = header_size(content)
-        if width * height > (Image.MAX_IMAGE_PIXELS or width * height):
-            raise VitreousError(
-                f"{name!r} has {width:,} x {height:,} pixels; make it smaller, at most "
-                f"{Image.MAX_IMAGE_PIXELS:,} fit."
-            )
-        return rgb_picture(content)
-    except VitreousError:
-        raise
-    except Exception as error:  # a broken file can break any part of a decoder
-        raise VitreousError(
-            f"{name!r} cannot be read as a picture: {describe_fault(error)}."
-        ) from None
-
-
-def _thumbnail(image: Image.Image) -> bytes:
-    small = image.copy()
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
-    return _png(small)
-
-
-def _image(pixels: Tensor) -> Image.Image:
-    return Image.fromarray(np.ascontiguousarray(pixels[0].permute(1, 2, 0).cpu().numpy()))
-
-
-def _png(image: Image.Image) -> bytes:
-    file = BytesIO()
-    image.save(file, "PNG", compress_level=1)  # a larger file in a fifth of the time
-    return file.getvalue()

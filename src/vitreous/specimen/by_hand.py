@@ -105,6 +105,10 @@ class HandSpecimen(Specimen):
             "Units named by hand have no known attention; with_attention needs the model's graph."
         )
 
+    def twin(self) -> Specimen:
+        """A copy with modules of its own, because they carry hooks while they are observed."""
+        return copy.deepcopy(self)
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
         self.module = _shared_copy(self.module)  # type: ignore[assignment]
         renew_parameters(self.module)

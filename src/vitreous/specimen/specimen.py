@@ -308,6 +308,10 @@ class Specimen(nn.Module):
         edits = (*self.edits, description)
         return self._with_origin(Specimen(module, self.anatomy, wiring or self._wiring, edits))
 
+    def twin(self) -> Specimen:
+        """Another specimen of the same graph and weights, for another thread to observe."""
+        return self._with_origin(Specimen(self.module, self.anatomy, self._wiring, self.edits))
+
     def _with_origin(self, other: Specimen) -> Specimen:
         """`other`, with what is known of this specimen's training."""
         other.trained, other.weights, other.build = self.trained, self.weights, self.build

@@ -1,0 +1,113 @@
+"""A view as Python code that computes the same prediction."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from vitreous.explorer.edits import edit_as_python
+from vitreous.explorer.models import MEAN_BATCH, MEAN_IMAGES, LiveModel
+from vitreous.explorer.origin import Origin
+from vitreous.explorer.pictures import Picture
+from vitreous.explorer.predictions import TOP
+from vitreous.explorer.state import Changes, State
+from vitreous.explorer.views import Explorer
+
+WIDTH = 90
+"""Characters of a line."""
+Lines = list[str]
+
+
+def python_of(explorer: Explorer, state: State) -> str:
+    """Code that opens the models, changes the image, edits units and prints the top classes.
+
+    It runs as it is if models and images have names. Others are expected as `model` and `data`, and
+    an uploaded picture as a file of the same name.
+    """
+    picture, origin = explorer.find_picture(state.image), explorer.origin
+    imports = {"from vitreous.measure.subject import logits, subjects"}
+    lines: Lines = []
+    for model in explorer.models:
+        edits = model.edited(explorer.intended(model, state).edits).edits
+        lines += ["", f"# {model.subject.name}"] if len(explorer.models) > 1 else [""]
+        lines += _opening(model, origin, imports)
+        lines += _image(picture, state.changes, imports)
+        if any(edit.what == "mean" for edit in edits):
+            batches = f"images.images[:{MEAN_IMAGES}].split({MEAN_BATCH})"
+            lines.append(f"batches = map(subject.prepare, {batches})")
+            lines.append("means = subject.specimen.mean_attention(batches)")
+        lines += _chain("edited = ", "subject.specimen", list(map(edit_as_python, edits)))
+        lines.append("shares = logits(edited(subject.prepare(pixels))).double().softmax(-1)")
+        lines.append(f"print(shares.topk({min(TOP, len(model.class_names) or TOP)}))")
+    return "\n".join([*sorted(imports), *lines, ""])
+
+
+def _opening(model: LiveModel, origin: Origin, imports: set[str]) -> Lines:
+    """Open a model and the images that it is shown."""
+    options = dict(origin.shared_options())
+    name = "model"
+    if origin.models:
+        name, options = (
+            repr(origin.models[model.number]),
+            {**options, **origin.options[model.number]},
+        )
+    given = "".join(f", {key}={value!r}" for key, value in options.items())
+    if not origin.data:
+        imports.discard("from vitreous.measure.subject import logits, subjects")
+        imports |= {
+            "from vitreous.explorer.opening import open_explorer",
+            "from vitreous.measure.subject import logits",
+        }
+        return [
+            f"[opened] = open_explorer({name}, data, limit={origin.limit}{given}).models",
+            "subject, images = opened.subject, opened.data",
+        ]
+    imports.add("from vitreous.measure.choosing import choose_images")
+    chosen = f"{origin.data!r}, {origin.split!r}, {origin.limit}, [subject], {origin.seed}"
+    if origin.skip_corrupt:
+        chosen += ", skip_corrupt=True"
+    return [
+        f"[subject] = subjects({name}{given})",
+        f"images = choose_images({chosen})",
+        "subject = subject.shown(images)",
+    ]
+
+
+def _image(picture: Picture, changes: Changes, imports: set[str]) -> Lines:
+    """The pixels that the model gets."""
+    if picture.row is None:
+        imports |= {"import numpy as np", "import torch"}
+        imports.add("from vitreous.data.photo import read_photo")
+        framed = f"subject.framing(read_photo({picture.label!r}))"
+        lines = [f"pixels = torch.from_numpy(np.ascontiguousarray({framed}))[None]"]
+    else:
+        lines = [f"pixels = images.images[{picture.row}:{picture.row + 1}]"]
+    if changes:
+        imports.add("from vitreous.explorer.changes import change_images")
+        imports.add("from vitreous.explorer.state import Changes, Noise, Rectangle")
+        lines.append(f"changes = {_changes(changes)}")
+        lines.append(
+            "pixels = change_images(pixels, changes, subject.specimen.anatomy.image[1:], "
+            f"subject.mean, {picture.row or 0})"
+        )
+    return lines
+
+
+def _changes(changes: Changes) -> str:
+    """The changes as Python spells them, without what is not changed."""
+    none = Changes()
+    parts = []
+    for each in fields(Changes):
+        value: Any = getattr(changes, each.name)
+        if value != getattr(none, each.name):
+            parts.append(f"{each.name}={value!r}")
+    short = f"Changes({', '.join(parts)})"
+    return short if len(short) < WIDTH else "Changes(\n    " + ",\n    ".join(parts) + ",\n)"
+
+
+def _chain(begin: str, first: str, calls: Lines) -> Lines:
+    """Method calls in one line if they fit, else one below the other."""
+    line = f"{begin}{first}{''.join(calls)}"
+    if len(line) < WIDTH:
+        return [line]
+    return [f"{begin}(", f"    {first}", *(f"    {call}" for call in calls), ")"]

@@ -1,0 +1,207 @@
+"""What takes longer than a view: the cost of edits over the data set, and reports.
+
+A measurement runs on the thread that also answers the page, in pieces of a tenth of a second, so
+that the page stays quick. A report runs on a thread of its own, with copies of the specimens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+from vitreous.errors import UnknownName, VitreousError, reason
+from vitreous.explorer.edit_cost import EditCost
+from vitreous.explorer.state import State
+from vitreous.explorer.views import Explorer
+from vitreous.explorer.worker import QueueFull, Worker
+from vitreous.progress import watch_progress
+from vitreous.specimen.rerun import Stopped
+from vitreous.specimen.specimen import Specimen
+from vitreous.storage.file_names import name_models
+
+MOST_RUNNING = 4
+REMEMBERED = 32
+"""Jobs whose result can be asked for."""
+
+
+@dataclass
+class Job:
+    """A measurement or a report, and how far it is."""
+
+    id: str
+    kind: Literal["measure", "report"]
+    of: int = 0
+    done: int = 0
+    result: dict[str, Any] | None = None
+    error: str = ""
+    began: float = field(default_factory=perf_counter)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def running(self) -> bool:
+        """Whether it is neither finished nor cancelled."""
+        return self.result is None and not self.error and not self.cancelled.is_set()
+
+    def status(self) -> dict[str, Any]:
+        """How far it is, and its result, as plain values."""
+        left = None
+        if self.running and 0 < self.done < self.of:
+            left = (perf_counter() - self.began) / self.done * (self.of - self.done)
+        return {
+            "done": self.done,
+            "of": self.of,
+            "seconds_left": left,
+            "result": self.result,
+            "error": self.error,
+            "cancelled": self.cancelled.is_set(),
+        }
+
+
+class Jobs:
+    """The jobs of one explorer.
+
+    Parameters
+    ----------
+    explorer
+        The models and images.
+    worker
+        Its thread measures in between.
+    folder
+        Where reports are written.
+    """
+
+    def __init__(self, explorer: Explorer, worker: Worker, folder: Path) -> None:
+        self.explorer, self.worker, self.folder = explorer, worker, folder
+        self.reports: dict[str, Path] = {}
+        """Reports that were written, by their names."""
+        self._jobs: dict[str, Job] = {}
+        self._threads: list[threading.Thread] = []
+        self._count = 0
+
+    def find(self, name: str) -> Job:
+        """The job of an id."""
+        if name not in self._jobs:
+            raise UnknownName("job", name, ())
+        return self._jobs[name]
+
+    def cancel(self, name: str) -> None:
+        """Stop a job at its next piece; a finished one stays finished."""
+        job = self.find(name)
+        if job.running:
+            job.cancelled.set()
+
+    def stop(self) -> None:
+        """Stop all jobs and wait for reports to give up."""
+        for job in self._jobs.values():
+            if job.running:
+                job.cancelled.set()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def _begin(self, kind: Literal["measure", "report"]) -> Job:
+        if sum(job.running for job in self._jobs.values()) >= MOST_RUNNING:
+            raise QueueFull
+        finished = [name for name, job in self._jobs.items() if not job.running]
+        for name in finished[: len(self._jobs) - REMEMBERED]:
+            del self._jobs[name]
+        self._count += 1
+        job = Job(f"j{self._count}", kind)
+        self._jobs[job.id] = job
+        return job
+
+    def measure(self, state: State, images: int) -> Job:
+        """Begin to measure what changes and edits cost over the data set."""
+        for model in self.explorer.models:
+            self.explorer.intended(model, state)  # refuses units that do not exist
+        if not state.edits and not state.changes:
+            raise VitreousError("There is nothing to measure: edit a unit or change the image.")
+        job = self._begin("measure")
+        count = min(images, len(self.explorer.data))
+        job.of = count * len(self.explorer.models)
+        self.worker.continue_with(self._measuring(job, state, count))
+        return job
+
+    def _measuring(self, job: Job, state: State, count: int) -> Iterator[None]:
+        """One step is one batch of one model."""
+        try:
+            found = []
+            for model in self.explorer.models:
+                intended = self.explorer.intended(model, state)
+                edited = model.edited(intended.edits, job.cancelled.is_set)
+                cost = EditCost(model, edited, state.changes)
+                for done in cost.batches(count):
+                    job.done += done
+                    yield
+                    if job.cancelled.is_set():
+                        return
+                found.append(cost.result())
+            job.result = {"models": found, "n": count}
+        except Stopped:
+            job.cancelled.set()
+        except Exception as error:
+            job.error = _sentence(error)
+
+    def report(self, state: State) -> Job:
+        """Begin to write the inspection of the models with their edits."""
+        models = {}
+        for model in self.explorer.models:
+            edited = model.edited(self.explorer.intended(model, state).edits)
+            name = model.subject.name
+            models[name] = model.subject.specimen.twin()
+            if edited.edits:
+                models[f"{name} (edited)"] = edited.runner.specimen.twin()
+        job = self._begin("report")
+        thread = threading.Thread(
+            target=self._reporting, args=(job, models), name="vitreous report", daemon=True
+        )
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        thread.start()
+        return job
+
+    def _reporting(self, job: Job, models: dict[str, Specimen]) -> None:
+        # pandas and Altair come with these, which only reports need
+        from vitreous.measure.engine import inspect
+        from vitreous.report import write
+
+        def watch(what: str, done: int, total: int) -> None:
+            if job.cancelled.is_set():
+                raise Stopped
+            job.done, job.of = done, total
+
+        try:
+            with watch_progress(watch):
+                origin, device = self.explorer.origin, self.explorer.models[0].subject.device
+                found = inspect(
+                    models,
+                    self.explorer.data,
+                    limit=None,
+                    device=device,
+                    **origin.shared_options(),
+                )
+                path = self._free_path()
+                write(found, path)
+            self.reports[path.name] = path
+            job.result = {"file": str(path), "url": f"reports/{path.name}"}
+        except Stopped:
+            job.cancelled.set()
+        except Exception as error:
+            job.error = _sentence(error)
+
+    def _free_path(self) -> Path:
+        """A name that no file in the folder has."""
+        stem = f"live-{name_models([each.subject.name for each in self.explorer.models])}"
+        path, number = self.folder / f"{stem}.html", 1
+        while path.exists():
+            number += 1
+            path = self.folder / f"{stem}-{number}.html"
+        return path
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, VitreousError):
+        return str(error)
+    return f"Vitreous failed: {reason(error).rstrip('.')}. This is a bug."

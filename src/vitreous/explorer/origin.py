@@ -1,0 +1,35 @@
+"""How the models and images of an explorer were opened, for reports and Python code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from vitreous.measure.class_names import ClassNames
+from vitreous.measure.preprocessing import PreprocessingChoice
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What `open_explorer` was given."""
+
+    models: tuple[str, ...] = ()
+    """Names of the models; empty if one was given as a module."""
+    options: tuple[Mapping[str, Any], ...] = ()
+    """What `subjects` was given for each of these beside its name."""
+    data: str = ""
+    """The name of the data set; empty if it was given as it is."""
+    split: str | None = None
+    limit: int | None = None
+    seed: int = 0
+    skip_corrupt: bool = False
+    preprocessing: PreprocessingChoice = field(default_factory=PreprocessingChoice)
+    classes: ClassNames | None = None
+
+    def shared_options(self) -> dict[str, Any]:
+        """What `subjects` was given for all models, without what is the default anyway."""
+        chosen = asdict(self.preprocessing).items()
+        preprocessing = {name: value for name, value in chosen if value not in (None, False)}
+        given = {"preprocessing": preprocessing, "classes": self.classes, "seed": self.seed}
+        return {name: value for name, value in given.items() if value}
