@@ -1,5 +1,5 @@
-"""A headless Chromium on a pipe, with the standard library: open a file, click, press, hover, take
-pictures."""
+"""A headless Chromium on a pipe, with the standard library: open a file or an address, click, drag,
+press, hover, choose files, take pictures."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ OPTIONS = (
     "--hide-scrollbars", "--disable-extensions", "--disable-background-networking",
     "--disable-component-update", "--remote-debugging-pipe",
 )  # fmt: skip
+KEY_CODES = {"Escape": 27, "Tab": 9}
 LAUNCH = """
 import os, sys
 from fcntl import F_DUPFD, fcntl
@@ -44,6 +45,8 @@ class Page:
     def __init__(self, send: int, receive: int) -> None:
         self.send, self.receive = send, receive
         self.rest, self.number, self.session = b"", 0, ""
+        self.process = 0
+        """The number of the browser's process."""
         self.said: list[str] = []
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -94,7 +97,10 @@ class Page:
         elif event.get("method") == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
 
-    def open(self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
+    def open(
+        self, path: Path | str, width: int = 1280, height: int = 900, scheme: str = "light"
+    ) -> None:
+        """Open a file, or an address given as a string."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -106,7 +112,8 @@ class Page:
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        url = path if isinstance(path, str) else path.resolve().as_uri()
+        self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
 
     def value(self, expression: str) -> Any:
@@ -149,9 +156,36 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def press(self, key: str) -> None:
+    def drag(
+        self,
+        selector: str,
+        begin: tuple[float, float],
+        end: tuple[float, float],
+        shift: bool = False,
+    ) -> None:
+        """Press at one place of an element, move to another and let go; places across and down."""
+        left, top, width, height = self.show(selector)
+        held = {"button": "left", "buttons": 1, "modifiers": 8 if shift else 0}
+        places = [(left + across * width, top + down * height) for across, down in (begin, end)]
+        for kind, (x, y) in (
+            ("mousePressed", places[0]), ("mouseMoved", places[0]), ("mouseMoved", places[1]),
+            ("mouseReleased", places[1]),
+        ):  # fmt: skip
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, clickCount=1, **held)
+
+    def choose_file(self, selector: str, path: Path) -> None:
+        """Hand a file to an input, as its dialog would."""
+        root = self.call("DOM.getDocument", depth=0)["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+
+    def press(self, key: str, modifiers: int = 0) -> None:
+        """Press a key; `modifiers` adds up 1 for Alt, 2 for Ctrl, 4 for Meta and 8 for Shift."""
+        event = {"key": key, "code": key, "modifiers": modifiers}
+        if key in KEY_CODES:  # what the browser itself does needs a number
+            event["windowsVirtualKeyCode"] = KEY_CODES[key]
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+            self.call("Input.dispatchKeyEvent", type=kind, **event)
 
     def picture(self, path: Path, whole: bool = False) -> Path:
         """A screenshot of the window, or of the page from top to bottom."""
@@ -184,6 +218,7 @@ def browser(program: str) -> Iterator[Page]:
         os.close(back)
         try:
             page = Page(send, receive)
+            page.process = running.pid
             yield page
             page.session = ""
             page.call("Browser.close")

@@ -359,6 +359,7 @@ def bind(port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind(("127.0.0.1", port))
+        found.listen(128)  # from now on: a notebook loads the page as soon as it has the address
     except (OSError, OverflowError) as error:
         found.close()
         why = getattr(error, "strerror", None) or error

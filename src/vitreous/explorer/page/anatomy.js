@@ -38,7 +38,7 @@ class ModelAnatomy {
   constructor(model, index, state) {
     Object.assign(this, { model, index, state, chips: new Map() });
     this.rows = blocks(model.units);
-    this.list = make("ol", { class: "blocks", role: "group", "aria-label": `Units of ${model.name}. Arrow keys move, Enter opens what can be done.` });
+    this.list = make("ol", { class: "blocks", "aria-label": `Units of ${model.name}. Arrow keys move, Enter opens what can be done.` });
     this.list.append(...this.rows.map((row) => this.row(row)));
     this.body = make("div", { class: "body" }, this.list);
     const about = make("span", { class: "quiet about", title: model.about }, model.about);
@@ -202,10 +202,14 @@ export class Anatomies {
     this.shown = `${model}:${unit.name}`;
     const button = (what) => {
       const { key, button: words } = ACTIONS[what];
-      const made = make("button", { type: "button", "data-what": what, title: TITLES[what], "aria-keyshortcuts": key }, `${words} `, make("kbd", {}, key.toUpperCase()));
+      const why = unit.why_not?.[what];
+      const made = make("button", { type: "button", "data-what": what, title: why || TITLES[what], disabled: Boolean(why), "aria-keyshortcuts": key },
+        `${words} `, make("kbd", {}, key.toUpperCase()));
       made.addEventListener("click", () => this.state.toggle(model, unit.name, what));
       return made;
     };
-    this.actions.replaceChildren(...unit.edits.map(button));
+    // what makes no sense for this kind of unit is not offered, what is impossible says why
+    const sensible = (what) => unit.edits.includes(what) || what === "off" || (what !== "skip" && unit.kind === "attention");
+    this.actions.replaceChildren(...Object.keys(ACTIONS).filter(sensible).map(button));
   }
 }

@@ -18,20 +18,27 @@ export class Jobs {
 
   /** A result belongs to the edits it was measured with. */
   draw() {
-    const { edits } = this.state.now;
-    $("#measure").disabled = !edits.length || Boolean(this.running);
-    $("#measure").title = edits.length ? `Accuracy of ${IMAGES} images with and without the edits` : "Edit a unit first";
+    const { edits, changes } = this.state.now;
+    const some = edits.length > 0 || Object.keys(changes).length > 0;
+    $("#measure").disabled = !some || Boolean(this.running);
+    $("#measure").title = some ? "Accuracy over the data set, before and after" : "Edit a unit or change the image first";
     $("#report").disabled = Boolean(this.running);
-    const stale = this.measured && this.measured !== JSON.stringify(requestBody(this.state.now).edits);
+    const stale = this.measured && this.measured !== this.key();
     this.place.classList.toggle("stale", Boolean(stale));
   }
 
+  /** What a result depends on. */
+  key() {
+    const { edits, changes, mirror } = this.state.now;
+    return JSON.stringify([edits, changes, mirror]);
+  }
+
   async start(kind, extra) {
-    const edits = JSON.stringify(this.state.now.edits);
+    const key = this.key();
     try {
       const { job } = await (await this.server.post(kind, { ...requestBody(this.state.now), ...extra })).json();
       this.running = job;
-      this.measured = kind === "measure" ? edits : null;
+      this.measured = kind === "measure" ? key : null;
       this.draw();
       await this.follow(job, kind);
     } catch (error) {

@@ -5,6 +5,7 @@ const SMALLEST = 9; // pixels of a head's map; beyond that the panel scrolls
 const LARGEST = 62;
 const TOP = 16; // for the number of the layer
 const GAP = 2;
+const NARROW = 0.75; // two columns a layer are easier to read, if maps get no smaller than this share
 
 /** How maps are arranged if a head's map has this size: columns of each layer, and the width of all. */
 function arrange(heads, height, size) {
@@ -20,10 +21,16 @@ function arrange(heads, height, size) {
 export class Shelves {
   /** `heads` is their number in each layer, or 0 for a single map. */
   constructor(heads, width, height) {
-    let size = LARGEST;
-    const found = () => arrange(heads, height, size);
-    while (size > SMALLEST && (!found().fits || found().width > width)) size--;
-    Object.assign(this, { heads, ...found() });
+    const fitting = (most) => {
+      for (let size = LARGEST; size > SMALLEST; size--) {
+        const found = arrange(heads, height, size);
+        if (found.fits && found.width <= width && Math.max(...found.columns) <= most) return found;
+      }
+      return arrange(heads, height, SMALLEST);
+    };
+    const [narrow, wide] = [fitting(2), fitting(Infinity)];
+    Object.assign(this, { heads, ...(narrow.size >= NARROW * wide.size ? narrow : wide) });
+    const { size } = this;
     let left = 0;
     this.lefts = this.columns.map((count) => {
       const here = left;

@@ -27,7 +27,17 @@ export class Strip {
       button.setAttribute("aria-pressed", String(id === image));
       button.tabIndex = id === image ? 0 : -1;
     }
-    this.buttons.get(image)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (image !== this.shown) this.reveal(this.buttons.get(image));
+    this.shown = image;
+  }
+
+  /** Scroll the strip, and never the page. */
+  reveal(button) {
+    if (!button) return;
+    const { offsetTop: top, offsetHeight: height } = button;
+    const { scrollTop, clientHeight } = this.home;
+    if (top < scrollTop) this.home.scrollTop = top - 3;
+    else if (top + height > scrollTop + clientHeight) this.home.scrollTop = top + height - clientHeight + 3;
   }
 
   /** Go some images on. */
