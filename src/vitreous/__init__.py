@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vitreous import data as data
     from vitreous.errors import VitreousError as VitreousError
+    from vitreous.explorer.notebook import live as live
     from vitreous.measure.engine import analyse as analyse
     from vitreous.measure.engine import inspect as inspect
     from vitreous.measure.inspection import Inspection as Inspection
@@ -38,6 +39,7 @@ _HOMES = {
     "analyse": "vitreous.measure.engine",
     "build": "vitreous.models",
     "inspect": "vitreous.measure.engine",
+    "live": "vitreous.explorer.notebook",
     "open": "vitreous.specimen.opening",
     "show": "vitreous.report.show",
     "train": "vitreous.training.loop",
@@ -46,7 +48,7 @@ _HOMES = {
 
 __all__ = [
     "Anatomy", "Inspection", "Result", "Specimen", "Unit", "VitreousError", "__version__",
-    "analyse", "build", "data", "inspect", "open", "recipes", "show",
+    "analyse", "build", "data", "inspect", "live", "open", "recipes", "show",
     "train",
 ]  # fmt: skip
 

@@ -29,6 +29,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "workers": (1, 4096, "at least one process"),
     "until": (0, inf, "a number of minutes, 0 or more"),
     "top": (1, inf, "at least one class"),
+    "height": (100, 10_000, "a number of pixels from 100 to 10,000"),
     "fraction": (1e-9, 1, "a share above 0 and up to 1"),
 }
 """Minimum, maximum and description of the numbers that commands and functions share."""
