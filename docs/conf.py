@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -38,11 +43,41 @@ html_show_sourcelink = False
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
+
+def _digest() -> str:
+    """A name for the state of the package: outputs made with another one are not shown."""
+    digest = hashlib.sha256()
+    for path in sorted((HERE.parent / "src").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+_caches = HERE / "_build" / "notebooks"
+_cache = _caches / _digest()
+for _old in _caches.glob("*"):
+    if _old != _cache:
+        shutil.rmtree(_old, ignore_errors=True)
+os.environ["PYTHONPATH"] = str(HERE.parent / "src")  # for the kernels
+os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
+logging.getLogger("traitlets").setLevel(logging.WARNING)
+_kernel = HERE / "_build" / "jupyter" / "kernels" / "manual" / "kernel.json"
+_kernel.parent.mkdir(parents=True, exist_ok=True)
+_start = [sys.executable, "-m", "ipykernel_launcher", "--log-level=ERROR", "-f"]
+_kernel.write_text(
+    json.dumps({"argv": [*_start, "{connection_file}"], "display_name": "Python 3"}),
+    encoding="utf-8",
+)  # this Python, whichever one a kernel of the user's calls python3
+os.environ["JUPYTER_PATH"] = str(HERE / "_build" / "jupyter")
+
+nb_kernel_rgx_aliases = {"python3": "manual"}
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(HERE / "_build" / "notebooks")
-nb_execution_timeout = 120
+nb_execution_cache_path = str(_cache)
+nb_execution_timeout = 300
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
+nb_output_stderr = "remove"
+nb_merge_streams = True
 
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = "$ "

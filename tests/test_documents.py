@@ -2,10 +2,10 @@
 
 Within a document the ```python blocks, and the cells of a tutorial, share one namespace, in order.
 A line `expression  # → text` is checked against the expression's value. A block that begins with
-the name of a file is that file, in the folder where the examples run; one with a path is left to
-`test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown
-beneath it have to be in its output, `…` standing for anything left out. A backslash at the end of
-a line continues the command.
+the name of a file (`%%writefile` in a tutorial) is that file, in the folder where the examples run;
+one with a path is left to `test_contributing.py`. In a ```console block every `$ vitreous …` is
+run, and the lines shown beneath it have to be in its output, `…` standing for anything left out. A
+backslash at the end of a line continues the command.
 
 README and home page show commands on files that every reader has: `photos`, `photo.jpg` and
 `last.pth`. They are there when the examples run.
@@ -17,6 +17,8 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ FRONT = (ROOT / "README.md", ROOT / "docs" / "index.md")
 BLOCK = re.compile(
     r"^```(python|console|toml|\{code-cell\} ipython3)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
-FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
+FILE = re.compile(r"(?:# |%%writefile )(\S+\.(?:py|toml))\n")
 SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
 
 
@@ -83,6 +85,17 @@ def squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
+@contextmanager
+def forgotten_modules(folder: Path) -> Iterator[None]:
+    """Forget what was imported from a folder, because another document may use the same names."""
+    try:
+        yield
+    finally:
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(str(folder)):
+                del sys.modules[name]
+
+
 @pytest.fixture(scope="session")
 def readers_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of photos in three classes, one photo, and a checkpoint of a ResNet-18."""
@@ -107,13 +120,18 @@ def test_examples_run(
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     if path in FRONT:
         shutil.copytree(request.getfixturevalue("readers_files"), tmp_path, dirs_exist_ok=True)
     namespace: dict[str, Any] = {"__name__": "document", "__shown__": shown}
-    with forgotten_books():  # and plugins, which other tests have under the same names
+    with (
+        forgotten_books(),
+        forgotten_modules(tmp_path),
+    ):  # and plugins, which other tests have under the same names
         for line, language, text in blocks(path):
             if file := FILE.match(text):
-                (tmp_path / file[1]).write_text(text, encoding="utf-8")
+                content = text[file.end() :] if text.startswith("%%") else text
+                (tmp_path / file[1]).write_text(content, encoding="utf-8")
             elif language in ("python", "{code-cell} ipython3"):
                 run_python(text, line, path, namespace)
             elif language == "console":
