@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +27,7 @@ from vitreous.config import assignment
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
+from vitreous.plugins import BOOK_PROBES
 from vitreous.report.path import check_report_path
 from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.validation import check_ranges
@@ -235,6 +236,9 @@ def _run(
                 list(models), options.data, probe_settings, limit=options.limit or 512,
                 batch=options.batch, keep=keep, **shared,
             )  # fmt: skip
+            inspection.control = _measure_before_training(
+                models, options, probe_settings, {**shared, "batch": options.batch}, keep
+            )
         if analysis_settings and first:
             if options.batch:
                 shared["batch"] = options.batch
@@ -255,6 +259,37 @@ def _run(
         _write(inspection, out, options, guard)
         shutil.rmtree(keep, ignore_errors=True)
         guard.check()
+
+
+def _measure_before_training(
+    models: Sequence[str],
+    options: MeasureOptions,
+    probe_settings: Settings,
+    shared: Mapping[str, Any],
+    keep: Path,
+) -> Inspection | None:
+    """Measure the runs among the models before training, as far as verdicts compare with it.
+
+    What an untrained network shows as well is no finding about training. None if there is nothing
+    to measure.
+    """
+    from vitreous.claims.book import REPRESENTATION
+    from vitreous.measure.engine import inspect
+    from vitreous.measure.partial import Interrupted
+
+    names = [] if options.weights else model_names.before_training(models)
+    compared = REPRESENTATION | BOOK_PROBES.keys()
+    settings = {name: value for name, value in probe_settings.items() if name in compared}
+    if not names or not settings:
+        return None
+    try:
+        return inspect(
+            names, options.data, settings, limit=options.limit or 512, keep=keep / "control",
+            **shared,
+        )  # fmt: skip
+    except Interrupted as stop:
+        stop.inspection = None  # it is no part of the report
+        raise
 
 
 def load_inspection(folder: str) -> Inspection:
@@ -292,7 +327,9 @@ def add_stored(inspection: Inspection, stored: Inspection) -> Inspection:
         if name not in inspection:
             beside = dict.fromkeys([*inspection.anatomies, *result.about.get("beside", [])])
             results[name] = replace(result, about={**result.about, "beside": list(beside)})
-    return type(inspection)(results, inspection.left_out, inspection.anatomies)
+    joined = type(inspection)(results, inspection.left_out, inspection.anatomies)
+    joined.control = inspection.control
+    return joined
 
 
 def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Guard) -> None:
