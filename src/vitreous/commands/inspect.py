@@ -225,19 +225,13 @@ def _run(
     keep = out.with_name(f"{out.name}.partial")
     first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
     inspection, guard = Inspection({}), Guard()
-    same = (
-        "split", "skip_corrupt", "image", "pretrained", "weights", "classes", "device", "seed",
-    )  # fmt: skip
-    shared: dict[str, Any] = {name: getattr(options, name) for name in same}
-    shared["preprocessing"] = parse_preprocessing(options)
+    shared = _shared_settings(options)
     try:
         if probe_settings:
-            inspection = inspect(
-                list(models), options.data, probe_settings, limit=options.limit or 512,
-                batch=options.batch, keep=keep, **shared,
-            )  # fmt: skip
+            given = {"limit": options.limit or 512, "batch": options.batch, **shared}
+            inspection = inspect(list(models), options.data, probe_settings, keep=keep, **given)
             inspection.control = _measure_before_training(
-                models, options, probe_settings, {**shared, "batch": options.batch}, keep
+                models, options, probe_settings, given, keep
             )
         if analysis_settings and first:
             if options.batch:
@@ -261,11 +255,20 @@ def _run(
         guard.check()
 
 
+def _shared_settings(options: MeasureOptions) -> dict[str, Any]:
+    """Return what probes and analyses are both given."""
+    same = (
+        "split", "skip_corrupt", "image", "pretrained", "weights", "classes", "device", "seed",
+    )  # fmt: skip
+    shared = {name: getattr(options, name) for name in same}
+    return {**shared, "preprocessing": parse_preprocessing(options)}
+
+
 def _measure_before_training(
     models: Sequence[str],
     options: MeasureOptions,
     probe_settings: Settings,
-    shared: Mapping[str, Any],
+    given: Mapping[str, Any],
     keep: Path,
 ) -> Inspection | None:
     """Measure the runs among the models before training, as far as verdicts compare with it.
@@ -273,6 +276,7 @@ def _measure_before_training(
     What an untrained network shows as well is no finding about training. None if there is nothing
     to measure.
     """
+    # numpy and torch come with these
     from vitreous.claims.book import REPRESENTATION
     from vitreous.measure.engine import inspect
     from vitreous.measure.partial import Interrupted
@@ -283,10 +287,7 @@ def _measure_before_training(
     if not names or not settings:
         return None
     try:
-        return inspect(
-            names, options.data, settings, limit=options.limit or 512, keep=keep / "control",
-            **shared,
-        )  # fmt: skip
+        return inspect(names, options.data, settings, keep=keep / "control", **given)
     except Interrupted as stop:
         stop.inspection = None  # it is no part of the report
         raise
