@@ -21,9 +21,9 @@ from vitreous.commands.claims import claims_app
 from vitreous.commands.data import show_data
 from vitreous.commands.doctor import check_installation
 from vitreous.commands.inspect import analysis_command, analysis_help, inspect_models
-from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions
+from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions, LiveOptions
 from vitreous.commands.listing import list_app
-from vitreous.commands.live import LiveOptions, explore_models
+from vitreous.commands.live import explore_models
 from vitreous.commands.show import ShowOptions, show_photo
 from vitreous.commands.study import pack_study, run_study, unpack_study
 from vitreous.commands.terminal import complain

@@ -1,5 +1,7 @@
-"""The options of `vitreous inspect`, of the commands of single analyses, and what they share with
-`vitreous live`."""
+"""The options of `vitreous inspect`, of the commands of single analyses, and of `vitreous live`.
+
+They share a file because the command line looks up inherited types where a class is defined.
+"""
 
 from __future__ import annotations
 
@@ -135,3 +137,22 @@ class AnalysisOptions(MeasureOptions):
     """
 
     set: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions(ModelOptions):
+    """The options of `live`.
+
+    Parameters
+    ----------
+    port
+        Port of the page on this machine (default: a free one).
+    open
+        Open the page in your browser.
+    out
+        Folder for the reports that you save from the page (default: the current one).
+    """
+
+    port: int = 0
+    open: bool = False
+    out: Path = Path()
