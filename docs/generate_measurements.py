@@ -20,6 +20,10 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).absolute().parent))
+
+from manual_tables import table
+
 import vitreous
 from vitreous.measure import analyses, probes
 from vitreous.measure.analysis import Analysis
@@ -72,10 +76,6 @@ def write_default(value: Any) -> str:
     return f"`{value!r}`"
 
 
-def cell(text: str) -> str:
-    return text.replace("|", r"\|")
-
-
 def default_images(measurement: type[Any]) -> str:
     """On which images an analysis runs by default; empty for a probe, which has no default."""
     if not issubclass(measurement, Analysis):
@@ -92,20 +92,17 @@ def options_table(measurement: type[Any]) -> str:
     """A row for each option of a probe or an analysis: name, default, meaning."""
     says, defaults = meanings(measurement), measurement()
     rows = [
-        f"| `{each.name}` | {cell(write_default(getattr(defaults, each.name)))} "
-        f"| {cell(says.get(each.name, ''))} |"
+        (f"`{each.name}`", write_default(getattr(defaults, each.name)), says.get(each.name, ""))
         for each in fields(measurement)
         if each.init
     ]
-    head = ["| option | default | meaning |", "|---|---|---|"]
-    table = "\n".join([*head, *rows]) + "\n" if rows else NO_OPTIONS
-    return default_images(measurement) + table
+    written = table(("option", "default", "meaning"), rows) if rows else NO_OPTIONS
+    return default_images(measurement) + written
 
 
 def columns_table(columns: Sequence[Column]) -> str:
     """A row for each column, those of an interval together, and those of the unit together."""
-    rows = [f"| {names} | {cell(says)} |" for names, says in _grouped(columns)]
-    return "\n".join(["| column | meaning |", "|---|---|", *rows]) + "\n"
+    return table(("column", "meaning"), _grouped(columns))
 
 
 def _grouped(columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
