@@ -38,7 +38,7 @@ INTERNAL_ERROR = 70
 
 app = App(
     name="vitreous",
-    help="See through any vision model: open it, look inside, intervene.",
+    help="See inside any vision model: inspect it, compare it, train it, check findings on it.",
     version=__version__,
     help_format="plaintext",  # markdown would take 0.2 s more to import
     default_parameter=Parameter(negative=(), show_default=False),

@@ -49,24 +49,24 @@ def inspect_models(
     *,
     options: Annotated[InspectOptions | None, Parameter(name="*", consume_multiple=True)] = None,
 ) -> None:
-    """Run all probes on models in one pass over images, and write the report.
+    """Run probes on models in one pass over the images, and write a report.
 
     Example: vitreous inspect nano:vit nano:resnet --data world:shapes --limit 256 --out report.html
 
-    Your own: vitreous inspect vit_small_patch16_224 --weights runs/last.pth --data folder:photos
+    Your own: vitreous inspect vit_small_patch16_224 --weights last.pth --data photos
 
     With --deep it also runs the analyses, which need many passes: lesions, curvature, robustness.
     Each of them is also a command.
 
-    Interrupted? What is measured so far is reported; run the same command again and it resumes. On
+    Interrupted? It reports what is measured so far; run the same command again and it resumes. On
     several GPUs:
-    torchrun --nproc-per-node 4 -m vitreous inspect resnet50 --pretrained --data folder:photos
+    torchrun --nproc-per-node 4 -m vitreous inspect resnet50 --pretrained --data photos
 
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
-        MODULE:FUNCTION or FILE.py:FUNCTION of your own.
+        Names: a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or your own
+        as FILE.py:FUNCTION or MODULE:FUNCTION.
     """
     _check_and_run(models, options or InspectOptions())
 
@@ -82,6 +82,14 @@ def analysis_command(name: str) -> Callable[..., None]:
             AnalysisOptions | None, Parameter(name="*", consume_multiple=True)
         ] = None,
     ) -> None:
+        """Run one analysis.
+
+        Parameters
+        ----------
+        models
+            Names: a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or your
+            own as FILE.py:FUNCTION or MODULE:FUNCTION.
+        """
         _check_and_run(models, options or AnalysisOptions(), name)
 
     return command

@@ -33,15 +33,15 @@ def explore_models(
 
     Example: vitreous live nano:vit nano:resnet --open
 
-    Your own: vitreous live vit_small_patch16_224 --weights runs/last.pth --data folder:photos
+    Your own: vitreous live vit_small_patch16_224 --weights last.pth --data photos
 
     The page is served on this machine alone, at an address that only you know. Ctrl-C stops it.
 
     Parameters
     ----------
     models
-        One name or two: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME,
-        zoo:NAME, or MODULE:FUNCTION or FILE.py:FUNCTION of your own.
+        One name or two: a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
+        your own as FILE.py:FUNCTION or MODULE:FUNCTION.
     """
     chosen = options or LiveOptions()
     for package in NEEDED:

@@ -1,0 +1,64 @@
+"""Pages of the manual whose tables come from the code say what the code says.
+
+Those of probes and analyses are checked with their contracts, those of models, recipes and
+corruptions beside the tests of these.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from generators import generator
+from other_books import forgotten_books
+from vitreous.cli import app
+from vitreous.measure import analyses
+
+commands = generator("commands")
+EVERY = {**dict(commands.commands()), **{name: app[name] for name in analyses.own_names()}}
+HOW: dict[str, Any] = {"exit_on_error": False, "print_error": False}
+
+
+def options(command: Any) -> Iterator[Any]:
+    return (each for each in commands.arguments(command) if each.index is None)
+
+
+def test_the_page_of_commands_is_up_to_date() -> None:
+    assert commands.PAGE.read_text(encoding="utf-8") == commands.page(), (
+        "run python docs/generate_commands.py"
+    )
+
+
+def test_every_command_is_on_the_page_and_has_an_example() -> None:
+    assert {words.partition(" ")[0] for words in EVERY} == {
+        name for name in app if not name.startswith("-")
+    }
+    for words, command in EVERY.items():
+        if words not in analyses.own_names():
+            assert f"Example: vitreous {words}" in command.help, words
+
+
+@pytest.mark.parametrize("words", EVERY)
+def test_options_have_a_meaning_a_true_default_and_an_example(words: str) -> None:
+    given = [commands.ARGUMENTS[each.names[0]] for each in commands.arguments(EVERY[words])
+             if each.index is not None and each.required]  # fmt: skip
+    for option in options(EVERY[words]):
+        says, default = commands.help_of(option), option.field_info.default
+        assert says.endswith((".", ")")), (option.names, says)
+        if default not in (None, (), False, 0, "") and str(default) != ".":
+            assert str(default) in commands.default_of(option), option.names
+        where = "lesion" if words in analyses.own_names() else words
+        example = commands.example_of(where, option.names[0])
+        assert example.startswith(option.names[0])
+        tokens = [*words.split(), *given, *shlex.split(example)]
+        assert app.parse_args(tokens, **HOW)[1].arguments
+
+
+def test_the_page_of_claims_is_up_to_date() -> None:
+    script = generator("claims")
+    with forgotten_books():
+        text = script.PAGE.read_text(encoding="utf-8")
+        assert script.page(text) == text, "run python docs/generate_claims.py"
