@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).absolute().parent))
@@ -241,7 +242,10 @@ def section(words: str, command: Any) -> str:
     parts = [f"## {words}", says]
     shown = [each for each in examples if each not in SNIPPETS.get(words, "")]
     if shown:
-        parts.append("\n".join(["```text", *(f"$ {each}" for each in shown), "```"]))
+        lines = [fill(f"$ {each}", 84, subsequent_indent="    ") for each in shown]
+        parts.append(
+            "\n".join(["```text", *(each.replace("\n", " \\\n") for each in lines), "```"])
+        )
     if words in SNIPPETS:
         parts.append(SNIPPETS[words].rstrip())
     rows = [row(words, each) for each in arguments(command)]

@@ -22,11 +22,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).absolute().parent))
 
+import manual_tables
 from manual_tables import table
 
 import vitreous
 from vitreous.measure import analyses, probes
 from vitreous.measure.analysis import Analysis
+from vitreous.measure.section import GROUPS, arrange
 from vitreous.results import UNIT_COLUMNS, Column
 
 REFERENCE = Path(__file__).absolute().parent / "reference"
@@ -152,6 +154,17 @@ def with_table(text: str, heading: str, table: str) -> str:
     return text[:start] + table + (rest if rest.startswith("\n") else f"\n{rest}")
 
 
+def index_table(registry: Any) -> str:
+    """All probes, or all analyses, in the order of a report, with the first sentence of a page."""
+    names = arrange(registry.own_names(), {})
+    rows = []
+    for group, inside in names.items():
+        for name in inside:
+            sentence = page_of(name).read_text(encoding="utf-8").split("\n\n")[1]
+            rows.append((f"[{name}]({name}.md)", " ".join(sentence.split()), GROUPS[group]))
+    return table(("name", "measures", "report"), rows)
+
+
 def columns_of(names: Sequence[str]) -> dict[str, tuple[Column, ...]]:
     """The columns of the results of these measurements, from small runs."""
     asked = [name for name in names if name in probes.own_names()]
@@ -186,6 +199,12 @@ def write(names: Sequence[str]) -> None:
         text = page.read_text(encoding="utf-8")
         text = with_table(text, "Options", options_table(_registry(name).named(name)))
         page.write_text(with_table(text, "Columns", columns_table(columns)), encoding="utf-8")
+    for registry, title in ((probes, "Probes"), (analyses, "Analyses")):
+        index = REFERENCE / title.lower() / "index.md"
+        text = index.read_text(encoding="utf-8")
+        index.write_text(
+            manual_tables.with_table(text, title, index_table(registry)), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 from generators import generator
 from other_books import forgotten_books
 from vitreous.cli import app
-from vitreous.measure import analyses
+from vitreous.measure import analyses, probes
 
 commands = generator("commands")
 ONE = commands.ONE_ANALYSIS
@@ -54,6 +54,14 @@ def test_options_have_a_meaning_a_true_default_and_an_example(words: str) -> Non
         assert example.startswith(option.names[0])
         tokens = [*words.split(), *given, *shlex.split(example)]
         assert app.parse_args(tokens, **HOW)[1].arguments
+
+
+@pytest.mark.parametrize("kind", ["probes", "analyses"])
+def test_the_list_of_measurements_is_up_to_date(kind: str) -> None:
+    script = generator("measurements")
+    listed = script.index_table({"probes": probes, "analyses": analyses}[kind])
+    text = (script.REFERENCE / kind / "index.md").read_text(encoding="utf-8")
+    assert f"\n{listed}\n" in text, "run python docs/generate_measurements.py"
 
 
 def test_the_page_of_claims_is_up_to_date() -> None:
