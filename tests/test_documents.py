@@ -7,8 +7,9 @@ one with a path is left to `test_contributing.py`. In a ```console block every `
 run, and the lines shown beneath it have to be in its output, `…` standing for anything left out. A
 backslash at the end of a line continues the command.
 
-README and home page show commands on files that every reader has: `photos`, `photo.jpg` and
-`last.pth`. They are there when the examples run.
+README, home page and how-to pages show commands on files that every reader has: `photos`,
+`photo.jpg`, `first.pth`, `last.pth`, `last.ckpt` and `model.safetensors`. They are there when the
+examples run.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ import pytest
 import timm
 import torch
 from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional
 
 from other_books import forgotten_books
 from vitreous.cli import main
@@ -37,7 +41,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts),
 ]
-FRONT = (ROOT / "README.md", ROOT / "docs" / "index.md")
+WITH_FILES = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "how-to")
 BLOCK = re.compile(
     r"^```(python|console|toml|\{code-cell\} ipython3)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -98,17 +102,48 @@ def forgotten_modules(folder: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def readers_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of photos in three classes, one photo, and a checkpoint of a ResNet-18."""
+    """A folder of photos in three classes, one photo, and two checkpoints of a ResNet-18."""
     folder = tmp_path_factory.mktemp("reader")
-    data = load("world:shapes", split="test", size=6)
-    for number, image in enumerate(data.images):
-        path = folder / "photos" / f"class-{number % 3}" / f"{number}.jpg"
+    data = load("world:shapes", split="test", size=40)
+    few = data.take((data.labels < 3).nonzero()[:12, 0])
+    for number, (image, label) in enumerate(zip(few.images, few.labels, strict=True)):
+        path = folder / "photos" / data.classes[label] / f"{number:02}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.permute(1, 2, 0).numpy()).resize((80, 64)).save(path)
-    shutil.copy(folder / "photos" / "class-0" / "0.jpg", folder / "photo.jpg")
-    state = timm.create_model("resnet18", num_classes=3).state_dict()
-    torch.save({"epoch": 9, "state_dict": state}, folder / "last.pth")
+    shutil.copy(folder / "photos" / "disc" / "00.jpg", folder / "photo.jpg")
+    train_checkpoints(folder)
     return folder
+
+
+def train_checkpoints(folder: Path) -> None:
+    """Train for four steps: weights as initialised would be reported as untrained."""
+    data = load(str(folder / "photos"), image=64)
+    torch.manual_seed(0)
+    model = timm.create_model("resnet18", num_classes=3)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 0.5  # its statistics have to follow within four steps
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for step in range(4):
+        optimiser.zero_grad()
+        functional.cross_entropy(model(data.normalise(data.images)), data.labels).backward()
+        optimiser.step()
+        name = "first" if step == 0 else "last"
+        torch.save({"epoch": step, "state_dict": model.state_dict()}, folder / f"{name}.pth")
+    save_file(model.state_dict(), folder / "model.safetensors")
+    nested = {f"model.{name}": value for name, value in model.state_dict().items()}
+    torch.save({"state_dict": nested, "hyper_parameters": {"lr": 1e-3}}, folder / "last.ckpt")
+
+
+def copy_files(source: Path, folder: Path) -> None:
+    """Copy photos, which an example may change, and link checkpoints, which are large."""
+    for each in source.iterdir():
+        if each.suffix in (".pth", ".ckpt", ".safetensors"):
+            (folder / each.name).symlink_to(each)
+        elif each.is_dir():
+            shutil.copytree(each, folder / each.name)
+        else:
+            shutil.copy(each, folder)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
@@ -121,8 +156,8 @@ def test_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    if path in FRONT:
-        shutil.copytree(request.getfixturevalue("readers_files"), tmp_path, dirs_exist_ok=True)
+    if path in WITH_FILES or path.parent in WITH_FILES:
+        copy_files(request.getfixturevalue("readers_files"), tmp_path)
     namespace: dict[str, Any] = {"__name__": "document", "__shown__": shown}
     with (
         forgotten_books(),
