@@ -58,9 +58,9 @@ augmentation, single precision, on one {device} with torch {torch} ({date}). Oth
 GPU, so the speeds in the records say nothing about speed. It is one seed each, and one image in
 {test_images:,} is 0.05 %.
 
-Each is a whole [run](../how-to/train.md): `recipe.json`, `metrics.jsonl` with a line per epoch (of
-the ConViT the gates, of it and the ViTs the locality of attention), versions, weights; `card.json`
-has the numbers of the table. To train them again and put them in the place of these:
+Each is a whole [run](training.md#run-folder): `recipe.json`, `metrics.jsonl` with a line per epoch
+(of the ConViT the gates, of it and the ViTs the locality of attention), versions, weights;
+`card.json` has the numbers of the table. To train them again and put them in the place of these:
 
 ```
 python benchmarks/bundle.py train --runs runs/nano

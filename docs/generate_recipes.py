@@ -39,7 +39,7 @@ A name is a function in `vitreous.recipes`, one file per paper, and takes what i
 `dascoli_2021.deit(batch=256)` has the lr of that batch. Each file says at its top what had to
 be approximated. This page is written by `docs/generate_recipes.py`.
 
-A recipe of your own is [a plugin](../how-to/plugins.md#a-model-and-a-recipe):
+A recipe of your own is [a plugin](../how-to/train.md#a-recipe-of-your-own):
 `--recipe my_recipe.py:short`.
 """
 

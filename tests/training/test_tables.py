@@ -25,7 +25,7 @@ def test_table_curves_and_manual_agree(path: Path) -> None:
             f"| {row['test_accuracy']:.2%} | {row['test_nll']:.3f} | {row['train_nll']:.3f} |"
             in line
         )
-        assert f"{line}\n" in (ROOT / "docs" / "how-to" / "train.md").read_text()
+        assert f"{line}\n" in (ROOT / "docs" / "reference" / "training.md").read_text()
     last = pd.read_csv(path.with_suffix(".csv")).groupby("model").last()
     assert set(rows) - set(last.index) == {name for name, row in rows.items() if "note" in row}
     for name, row in rows.items():

@@ -44,33 +44,29 @@ def run_study(
         belongs in a ResNet, and judges nothing. The key of a paper, for example HDV, has all its
         findings (default: sanity, or with --book the findings of that book).
     data
-        Images, as in `vitreous train`; findings with a small version have their own at scale sanity
-        (default: world:shapes).
+        Images, as in `vitreous train`; small versions bring their own.
     scale
-        sanity (two cores), small (one GPU), reproduction (the same with the paper's recipe) or
-        paper (default: sanity).
+        sanity (two cores), small (one GPU), reproduction (the same with the paper's recipe), paper.
     seeds
-        Number of trainings of each model (default: 1).
+        Number of seeds: trainings of each model.
     out
-        Folder of the study; several studies may share one (default: study).
+        Folder of the study; several studies may share one.
     image
-        Side of the images in pixels (default: that of the scale).
+        Side of the images in pixels; they are square.
     workers
         Processes on this machine (default: one per GPU, or one per core without GPUs).
     device
-        auto, cpu or cuda (default: auto).
+        auto, cpu, cuda.
     executor
-        processes on this machine, or ray for many machines that share the folder (default:
-        processes).
+        processes on this machine, or ray for many machines that share the folder.
     address
         Address of a Ray cluster, HOST:PORT or auto (default: one on this machine).
     until
-        Minutes after which to stop: what would end later, by measured rates, is not started
-        (default: no limit).
+        Minutes: start nothing that, by measured rates, would end later, and say what is left.
     dry_run
-        Only list the trainings, the findings that each serves, and an estimate of the time.
+        Only list the trainings, the findings each serves, and an estimate of the time they take.
     book
-        Also use this book of findings: FILE.py:NAME or MODULE:NAME; may be repeated.
+        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
     """
     name = _choose_study(name, book)
     _check_study(
@@ -134,8 +130,7 @@ def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
     folder
         Folder of the study.
     out
-        Archive to write; evidence-1.zip, evidence-2.zip and so on if one is not enough (default:
-        evidence.zip).
+        Archive to write; evidence-1.zip, evidence-2.zip and so on where one is not enough.
     """
     from vitreous.studies.packing import pack_evidence  # torch comes with it
 
@@ -152,16 +147,16 @@ def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
 
 
 def unpack_study(*archives: Path, out: Path = Path("study")) -> None:
-    """Unpack results of `vitreous pack` into the folder of a study, which then has them.
+    """Unpack results of `vitreous pack` into a study's folder; they are not measured again.
 
     Example: vitreous unpack evidence.zip --out studies/cifar10
 
     Parameters
     ----------
     archives
-        Archives of `vitreous pack`: all parts.
+        Archives of `vitreous pack`; of several parts, all.
     out
-        Folder of the study, new or existing (default: study).
+        Folder of the study, new or old.
     """
     from vitreous.studies.packing import unpack_evidence  # torch comes with it
 

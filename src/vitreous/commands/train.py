@@ -27,43 +27,40 @@ class TrainOptions:
     Parameters
     ----------
     data
-        Images: a folder, an archive, shards, a .parquet, npz:PATH, tv:NAME, hf:NAME or world:TASK
-        (default: world:shapes).
+        A path (a folder, an archive, …), npz:PATH, tv:NAME, hf:NAME or world:TASK (default:
+        world:shapes).
     recipe
         A recipe of `vitreous list recipes`, or your own as FILE.py:NAME or MODULE:NAME (default:
         quick).
     set
-        Change a field of the recipe, FIELD=VALUE, as augment.mixup=0.8 or model.drop_path=0.1; may
-        be repeated.
+        Change the recipe: --set epochs=20 --set augment.mixup=0.8 --set model.drop_path=0.1
     image
-        Size of the images: a side (224) or 224x160 (default: their own if they share one, else
-        224).
+        Size of the images: a side (224) or 224x160.
     size
-        Maximum number of training images, class-balanced (default: all).
+        Maximum number of training images, class-balanced.
     test_size
-        Maximum number of test images, class-balanced (default: all).
+        Maximum number of test images, class-balanced.
     skip_corrupt
         Leave out files that cannot be decoded.
     fraction
-        Train on this share of every class, 0.02 for 2 % (default: 1.0).
+        Train on this share of every class, 0.02 for 2 %.
     iso
-        With a fraction: the same number of epochs, or of samples, which takes more epochs (default:
-        epochs).
+        With a fraction: the same number of epochs, or of samples (so more epochs).
     pretrained
-        Start from the published weights (default: random weights).
+        Start from the published weights of the model.
     weights
         Start from this checkpoint: .safetensors, .pth, .pt, .bin, .ckpt, a Hugging Face folder.
     teacher
-        Name of the teacher model, for recipes with distillation.
+        Name of the teacher, for recipes that distil.
     out
-        Run folder (default: a new one under runs/).
+        The run's folder (default: a new one under runs/).
     seed
         Random seed (default: 0).
     seeds
-        Train this many seeds, from --seed on, in one step if the model allows it; each has a run
-        folder (default: 1).
+        Train this many seeds, from --seed on, in one step if the model allows it; each gets a run
+        folder.
     device
-        auto, cpu, cuda, cuda:1 or mps (default: auto).
+        auto, cpu, cuda, cuda:1 or mps.
     no_compile
         Do not compile the model (default: compiled on GPUs).
     quiet
@@ -125,8 +122,8 @@ def train_model(
     Parameters
     ----------
     model
-        A name: of Vitreous (vit_ti/4), of timm, tv:NAME, or your own as FILE.py:FUNCTION or
-        MODULE:FUNCTION; run:FOLDER or nano:NAME starts from trained weights.
+        A name: ours (vit_ti/4), timm's, tv:NAME, MODULE:FUNCTION or FILE.py:FUNCTION of your own;
+        or run:FOLDER, nano:NAME to start from trained weights.
     """
     options = options or TrainOptions()
     options.check(model)

@@ -152,13 +152,11 @@ COLUMNS = (
     Column(
         "measure",
         "order",
-        f"`{SHARE}`: among predictions of shape or texture; others: among all conflicting images.",
+        f"{SHARE}: of the answers by either cue; others: share of all conflicting images.",
     ),
-    Column("class", "order", "Class of the shape, or `all`."),
+    Column("class", "order", "The class of the shape, or 'all'."),
     Column("overall", "category", "Whether the row is the shape share of all images."),
-    Column(
-        "answered", "category", "Whether the row counts predictions of shape, texture or neither."
-    ),
+    Column("answered", "category", "Whether the row says how often a model follows which cue."),
     Column("by_class", "category", "Whether the row is the shape share of one class."),
     *estimate("The share.", label="share"),
 )

@@ -108,9 +108,7 @@ class FrequencyPass(ShiftAnalysis):
 COLUMNS = (
     Column("model", "category", "The model."),
     Column(
-        "filter",
-        "order",
-        "`low-pass` keeps frequencies up to the cut-off, `high-pass` those above it.",
+        "filter", "order", "low-pass keeps frequencies up to the cut-off, high-pass the others."
     ),
     Column(
         "cutoff",
