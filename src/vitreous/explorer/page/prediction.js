@@ -112,12 +112,12 @@ export class Predictions {
     place.hidden = models.length < 2;
     if (models.length < 2) return;
     const [one, other] = models.map((model) => model.after?.[0]);
-    const [first, second] = this.session.models.map(({ name }) => name);
     const agree = one && other && one.class === other.class;
     place.classList.toggle("differ", Boolean(one && other && !agree));
-    if (!one || !other) place.textContent = "";
-    else if (agree) place.textContent = `Both say ${one.class}.`;
-    else place.textContent = `They differ: ${first} says ${one.class}, ${second} says ${other.class}.`;
+    const says = ({ class: name }, index) => [make("span", { class: `dot model-${index}` }), make("span", { class: "name" }, name)];
+    if (!one || !other) place.replaceChildren();
+    else if (agree) place.replaceChildren(`Both say ${one.class}.`);
+    else place.replaceChildren(make("span", {}, "They differ:"), ...says(one, 0), ...says(other, 1));
   }
 
   /** What is done to models and image, in words, each with a button that takes it back. */
