@@ -21,9 +21,9 @@ from vitreous.commands.claims import claims_app
 from vitreous.commands.data import show_data
 from vitreous.commands.doctor import check_installation
 from vitreous.commands.inspect import analysis_command, analysis_help, inspect_models
-from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions
+from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions, LiveOptions
 from vitreous.commands.listing import list_app
-from vitreous.commands.live import LiveOptions, explore_models
+from vitreous.commands.live import explore_models
 from vitreous.commands.show import ShowOptions, show_photo
 from vitreous.commands.study import pack_study, run_study, unpack_study
 from vitreous.commands.terminal import complain
@@ -38,7 +38,7 @@ INTERNAL_ERROR = 70
 
 app = App(
     name="vitreous",
-    help="See through any vision model: open it, look inside, intervene.",
+    help="See inside any vision model: inspect it, compare it, train it, check findings on it.",
     version=__version__,
     help_format="plaintext",  # markdown would take 0.2 s more to import
     default_parameter=Parameter(negative=(), show_default=False),

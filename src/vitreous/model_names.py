@@ -310,6 +310,22 @@ def _check_zoo(rest: str) -> None:
         raise UnknownName("network of the zoo", f"zoo:{rest}", [f"zoo:{each}" for each in zoo()])
 
 
+def before_training(models: Iterable[str]) -> list[str]:
+    """`NAME@initial` for every run among the models that kept the weights it began with.
+
+    Bundled models are runs, too.
+    """
+    homes = {"nano:": BUNDLED, "run:": Path()}
+    found = []
+    for name in models:
+        prefix = next((each for each in homes if name.startswith(each)), "")
+        folder = homes[prefix] / Path(name.removeprefix(prefix)).expanduser() if prefix else None
+        if folder is not None and "@" not in name:
+            files = (folder / "weights").glob("initial*.safetensors")
+            found += [f"{name}@initial"] if any(files) else []
+    return found
+
+
 def _check_path(rest: str) -> None:
     path = rest.rpartition("@")[0] if "@" in rest else rest
     if not _exists(path):

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 import vitreous
+from measurement_pages import check_page
 from vitreous.claims.no_replicates import INTERVAL_ONLY
 from vitreous.errors import VitreousError
 from vitreous.measure import analyses
@@ -308,10 +309,11 @@ def test_every_view_can_be_drawn(name: str) -> None:
 
 
 @every
-def test_the_page_shows_a_formula_and_a_figure(name: str) -> None:
+def test_its_page_is_in_the_manual(name: str) -> None:
     page = ROOT / "docs" / "reference" / "analyses" / f"{name}.md"
     text = page.read_text(encoding="utf-8")
-    assert re.search(r"^(\$\$|    \S.* = )", text, re.MULTILINE), "There is no formula."
-    figures = re.findall(r"```\{image\} (\S+)", text)
-    assert figures
-    assert all((page.parent / figure).is_file() for figure in figures)
+    check_page(name, text, analyses.named(name), result(name).columns)
+    assert "vitreous.analyse(" in text
+    picture = page.with_suffix(".svg")
+    assert picture.is_file(), f"python docs/generate_analyses.py {name}"
+    assert picture.stat().st_size < 150_000

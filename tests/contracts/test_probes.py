@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import vitreous
+from measurement_pages import check_page
 from vitreous.claims.no_replicates import INTERVAL_ONLY
 from vitreous.data.dataset import Dataset
 from vitreous.measure import probes
@@ -311,8 +312,7 @@ def test_its_page_is_in_the_manual(name: str) -> None:
     page = ROOT / "docs" / "reference" / "probes" / f"{name}.md"
     assert page.is_file(), f"{page} is missing."
     text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"# {name}\n")
-    assert f"{name}.svg" in text
+    check_page(name, text, probes.named(name), whole(name)[1].columns)
     assert "vitreous.inspect(" in text
     picture = page.with_suffix(".svg")
     assert picture.is_file(), f"python docs/generate_probes.py {name}"

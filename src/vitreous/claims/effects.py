@@ -4,10 +4,12 @@ counts.
 A check yields effects. The first that is not merely noted is the **main effect**, which is what the
 claim's sentence says; the others support it. A single effect is
 
-    reproduced   its direction is certain, and it is at least half of the paper's, or of a size that
-    matters weaker       its direction is certain, and it is smaller than that no effect    its
-    interval holds the null and leaves out half of the paper's value opposite     the other
-    direction is certain undecided    none of these: too few images or trainings to tell
+    reproduced   its direction is certain, and it is at least half of the paper's effect, or of the
+                 size that matters
+    weaker       its direction is certain, and it is smaller than that
+    no effect    its interval holds the null and leaves out half of the paper's value
+    opposite     the other direction is certain
+    undecided    none of these: too few images or trainings to tell
 
 "Certain" means that the 95 % interval leaves out the null. An effect without a paper's value and
 without a size that matters is judged by its direction alone.

@@ -24,7 +24,7 @@ from vitreous.claims.facts import (
 )
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
-from vitreous.results.files import INDEX_NAME, REMEDY, read_index
+from vitreous.results.files import CONTROL_FOLDER, INDEX_NAME, REMEDY, read_index
 from vitreous.results.stored import StoredResult
 from vitreous.results.weight_origin import untrained_words
 from vitreous.storage.atomic_files import Damaged, read_json
@@ -90,19 +90,25 @@ def load_evidence(
             f"studies have, nor an {INDEX_NAME}, as `vitreous inspect --results` and "
             "`Inspection.save` write it."
         )
-    try:
-        headers = read_index(home)["results"]
-        readers = {
-            name: partial(_open_indexed, home, name, header) for name, header in headers.items()
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
-    evidence = evidence_of(StoredResults(readers), roles)
+    evidence = evidence_of(_stored_results(home), roles)
+    models = dict.fromkeys(item.name for item in evidence.items)
+    if (home / CONTROL_FOLDER / INDEX_NAME).is_file():
+        evidence = add_control(evidence, _stored_results(home / CONTROL_FOLDER))
     if approximate:
         return evidence
-    models = dict.fromkeys(item.name for item in evidence.items)
     remedy = partial(_inspection_remedy, home, models, "".join(evidence.data[:1]))
     return Evidence([replace(each, remedy=remedy) for each in evidence.items], evidence.not_judged)
+
+
+def _stored_results(home: Path) -> StoredResults:
+    """The results of an inspection, each read when it is asked for."""
+    try:
+        headers = read_index(home)["results"]
+        return StoredResults({
+            name: partial(_open_indexed, home, name, header) for name, header in headers.items()
+        })  # fmt: skip
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
 
 
 def _open_indexed(home: Path, name: str, header: dict[str, Any] | None) -> StoredResult:
@@ -200,6 +206,23 @@ def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None =
     return Evidence(items.values(), not_judged)
 
 
+def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
+    """The evidence of an inspection, and that of the same networks before training.
+
+    `control` has the results of `NAME@initial`, which is what NAME is, apart from its training."""
+    untrained = []
+    for item in evidence.items:
+        name, data = f"{item.name}@initial", item.facts.get("data")
+        own = {
+            each: result
+            for each, result in control.items()
+            if _is_about(result, name) and _data_name(result) == data
+        }
+        if own and not item.facts.get("checkpoint"):
+            untrained.append(EvidenceItem({**item.facts, "checkpoint": "start"}, own, name))
+    return Evidence([*evidence.items, *untrained], evidence.not_judged)
+
+
 def _described_models(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:
     """What results record of each of their models."""
     described: dict[str, dict[str, Any]] = {}
@@ -213,14 +236,16 @@ def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
     """Models of an inspection that no finding is judged on, and why.
 
     Random weights have learned nothing, nor have those of a file that are as initialised, nor has a
-    model at chance. A checkpoint early in a
-    training (`NAME@warmup`) may be at chance: claims ask for it as such.
+    model at chance. A checkpoint early in a training (`NAME@initial`, `NAME@warmup`) may be all of
+    that: claims ask for it as such.
     """
     found = _at_chance(results)
     for name, record in _described_models(results).items():
+        if "@" in name:
+            continue
         if record.get("weights") == "untrained":
             found[name] = untrained_words(name, record)
-        elif record.get("weights") == "random" and "@" not in name:
+        elif record.get("weights") == "random":
             found[name] = RANDOM
     return found
 

@@ -24,19 +24,19 @@ def show_anatomy(
     out: list[Path] | None = None,
     seed: int = 0,
 ) -> None:
-    """Open models and show what they are made of.
+    """Show what models are made of: units, stages, attention, parameters.
 
     Example: vitreous anatomy vit_tiny_patch16_224 tv:resnet50 --out anatomy.svg
 
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
-        MODULE:FUNCTION or FILE.py:FUNCTION of your own.
+        Names: a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or your own
+        as FILE.py:FUNCTION or MODULE:FUNCTION.
     image
         Size of the images: a side (224), 224x160 or 3x224x160 (default: the model's own).
     pretrained
-        Load the published weights; without it they are random.
+        Load the published weights (default: random weights).
     weights
         Checkpoints to load: one for each model, in order; several for one model; or MODEL=FILE.
     out

@@ -23,11 +23,11 @@ def list_claims(
     ----------
     paper
         HDV (Park and Kim), SLC (Raghu et al.), VIT (Dosovitskiy et al.), CVT (d'Ascoli et al.), or
-        the key of a book.
+        the key of a book (default: all papers).
     study
-        Only those that this study measures, for example zoo.
+        Only the findings of this study (default: all studies).
     book
-        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
+        Also use this book of findings: FILE.py:NAME or MODULE:NAME; may be repeated.
     """
     from vitreous.claims import use_books  # numpy comes with it
     from vitreous.commands.claim_tables import print_claims
@@ -46,9 +46,9 @@ def show_claim(id: str, /, *, book: tuple[str, ...] = ()) -> None:
     Parameters
     ----------
     id
-        As in `vitreous claims list`.
+        Id of the finding, as in `vitreous claims list`.
     book
-        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
+        Also use this book of findings: FILE.py:NAME or MODULE:NAME; may be repeated.
     """
     from vitreous.claims import use_books  # numpy comes with it
     from vitreous.commands.claim_tables import print_claim
@@ -78,16 +78,17 @@ def judge_claims(
     folder
         Folder of a study or of an inspection.
     only
-        Ids of findings, for example HDV-26,SLC-03 (default: all).
+        Ids of findings, separated by commas (default: all).
     role
-        What a model of an inspection is in the words of claims: --role run:mine='vit pool=gap'
+        What a model of an inspection is in the words of claims, NAME='vit pool=gap'; may be
+        repeated (default: what its run records).
     all
         Print every finding with its notes, not only those that were decided.
     out
-        Also write a page (.html), a table of all effects (.csv, .json), or the main ones as LaTeX
-        (.tex).
+        Also write a page (.html), all effects (.csv, .json) or the main effects (.tex); may be
+        repeated.
     book
-        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
+        Also use this book of findings: FILE.py:NAME or MODULE:NAME; may be repeated.
     approximate
         Accept results of older versions, which have intervals but no bootstrap replicates; models
         are then compared as if they had seen different images.

@@ -22,28 +22,28 @@ def show_data(
     root: Path | None = None,
     out: Path | None = None,
 ) -> None:
-    """Describe a data set: number of images, classes, and what they look like.
+    """Describe a dataset: images, classes, sizes; with --out also a contact sheet.
 
-    Example: vitreous data folder:photos --split test --out sheet.png
+    Example: vitreous data photos --split test --out sheet.png
 
     Parameters
     ----------
     name
-        A path: a folder, a picture, a pattern ('photos/*.jpg'), a .zip or .tar, shards
-        ('train-{000..004}.tar'), a .parquet; or npz:PATH, tv:NAME, hf:NAME, world:TASK.
+        A folder, a file, a pattern ('photos/*.jpg'), a .zip or .tar, shards
+        ('train-{000..004}.tar'), a .parquet, npz:PATH, tv:NAME, hf:NAME or world:TASK.
     split
-        train, test, val or all. Default: train, and all images of data without splits.
+        train, test, val or all (default: train, or all images of data without splits).
     image
         Size of the images: a side (224) or 224x160 (default: their own if they share one, else
         224).
     size
-        Maximum number of images, class-balanced.
+        Maximum number of images, class-balanced (default: all).
     seed
         Random seed of the subset and of the contact sheet (default: 0).
     skip_corrupt
         Leave out files that cannot be decoded.
     root
-        Folder of torchvision's files.
+        Folder of torchvision's downloads (default: in the cache of Vitreous).
     out
         Also draw a contact sheet: a .png, .jpg or .webp.
     """

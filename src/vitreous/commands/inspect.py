@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +27,7 @@ from vitreous.config import assignment
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
+from vitreous.plugins import BOOK_PROBES
 from vitreous.report.path import check_report_path
 from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.validation import check_ranges
@@ -48,24 +49,24 @@ def inspect_models(
     *,
     options: Annotated[InspectOptions | None, Parameter(name="*", consume_multiple=True)] = None,
 ) -> None:
-    """Run all probes on models in one pass over images, and write the report.
+    """Run probes on models in one pass over the images, and write a report.
 
     Example: vitreous inspect nano:vit nano:resnet --data world:shapes --limit 256 --out report.html
 
-    Your own: vitreous inspect vit_small_patch16_224 --weights runs/last.pth --data folder:photos
+    Your own: vitreous inspect vit_small_patch16_224 --weights last.pth --data photos
 
     With --deep it also runs the analyses, which need many passes: lesions, curvature, robustness.
     Each of them is also a command.
 
-    Interrupted? What is measured so far is reported; run the same command again and it resumes. On
+    Interrupted? It reports what is measured so far; run the same command again and it resumes. On
     several GPUs:
-    torchrun --nproc-per-node 4 -m vitreous inspect resnet50 --pretrained --data folder:photos
+    torchrun --nproc-per-node 4 -m vitreous inspect resnet50 --pretrained --data photos
 
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
-        MODULE:FUNCTION or FILE.py:FUNCTION of your own.
+        Names: a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or your own
+        as FILE.py:FUNCTION or MODULE:FUNCTION.
     """
     _check_and_run(models, options or InspectOptions())
 
@@ -81,6 +82,14 @@ def analysis_command(name: str) -> Callable[..., None]:
             AnalysisOptions | None, Parameter(name="*", consume_multiple=True)
         ] = None,
     ) -> None:
+        """Run one analysis.
+
+        Parameters
+        ----------
+        models
+            Names: a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or your
+            own as FILE.py:FUNCTION or MODULE:FUNCTION.
+        """
         _check_and_run(models, options or AnalysisOptions(), name)
 
     return command
@@ -224,17 +233,14 @@ def _run(
     keep = out.with_name(f"{out.name}.partial")
     first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
     inspection, guard = Inspection({}), Guard()
-    same = (
-        "split", "skip_corrupt", "image", "pretrained", "weights", "classes", "device", "seed",
-    )  # fmt: skip
-    shared: dict[str, Any] = {name: getattr(options, name) for name in same}
-    shared["preprocessing"] = parse_preprocessing(options)
+    shared = _shared_settings(options)
     try:
         if probe_settings:
-            inspection = inspect(
-                list(models), options.data, probe_settings, limit=options.limit or 512,
-                batch=options.batch, keep=keep, **shared,
-            )  # fmt: skip
+            given = {"limit": options.limit or 512, "batch": options.batch, **shared}
+            inspection = inspect(list(models), options.data, probe_settings, keep=keep, **given)
+            inspection.control = _measure_before_training(
+                models, options, probe_settings, given, keep
+            )
         if analysis_settings and first:
             if options.batch:
                 shared["batch"] = options.batch
@@ -255,6 +261,44 @@ def _run(
         _write(inspection, out, options, guard)
         shutil.rmtree(keep, ignore_errors=True)
         guard.check()
+
+
+def _shared_settings(options: MeasureOptions) -> dict[str, Any]:
+    """Return what probes and analyses are both given."""
+    same = (
+        "split", "skip_corrupt", "image", "pretrained", "weights", "classes", "device", "seed",
+    )  # fmt: skip
+    shared = {name: getattr(options, name) for name in same}
+    return {**shared, "preprocessing": parse_preprocessing(options)}
+
+
+def _measure_before_training(
+    models: Sequence[str],
+    options: MeasureOptions,
+    probe_settings: Settings,
+    given: Mapping[str, Any],
+    keep: Path,
+) -> Inspection | None:
+    """Measure the runs among the models before training, as far as verdicts compare with it.
+
+    What an untrained network shows as well is no finding about training. None if there is nothing
+    to measure.
+    """
+    # numpy and torch come with these
+    from vitreous.claims.book import REPRESENTATION
+    from vitreous.measure.engine import inspect
+    from vitreous.measure.partial import Interrupted
+
+    names = [] if options.weights else model_names.before_training(models)
+    compared = REPRESENTATION | BOOK_PROBES.keys()
+    settings = {name: value for name, value in probe_settings.items() if name in compared}
+    if not names or not settings:
+        return None
+    try:
+        return inspect(names, options.data, settings, keep=keep / "control", **given)
+    except Interrupted as stop:
+        stop.inspection = None  # it is no part of the report
+        raise
 
 
 def load_inspection(folder: str) -> Inspection:
@@ -292,7 +336,9 @@ def add_stored(inspection: Inspection, stored: Inspection) -> Inspection:
         if name not in inspection:
             beside = dict.fromkeys([*inspection.anatomies, *result.about.get("beside", [])])
             results[name] = replace(result, about={**result.about, "beside": list(beside)})
-    return type(inspection)(results, inspection.left_out, inspection.anatomies)
+    joined = type(inspection)(results, inspection.left_out, inspection.anatomies)
+    joined.control = inspection.control
+    return joined
 
 
 def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Guard) -> None:

@@ -1,5 +1,7 @@
-"""The options of `vitreous inspect`, of the commands of single analyses, and what they share with
-`vitreous live`."""
+"""The options of `vitreous inspect`, of the commands of single analyses, and of `vitreous live`.
+
+They share a file because the command line looks up inherited types where a class is defined.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +18,39 @@ class ModelOptions:
     Parameters
     ----------
     data
-        A path: a folder, a picture, a pattern ('photos/*.jpg'), a .zip or .tar, shards
-        ('train-{000..004}.tar'), a .parquet; or npz:PATH, tv:NAME, hf:NAME, world:TASK (default:
+        Images: a folder, a file, a pattern ('photos/*.jpg'), a .zip or .tar, shards
+        ('train-{000..004}.tar'), a .parquet, npz:PATH, tv:NAME, hf:NAME or world:TASK (default:
         world:shapes).
     limit
         Maximum number of images, class-balanced, or all (default: 512; analyses have their own).
     split
-        train, test, val or all. Default: test (an analysis may have its own), and all images of
-        data without splits.
+        train, test, val or all (default: test, or all images of data without splits; analyses
+        have their own).
     skip_corrupt
         Leave out files that cannot be decoded.
     image
         Size of the models' images: a side (224), 224x160 or 3x224x160 (default: each model's own).
     pretrained
-        Load the published weights; without it they are random.
+        Load the published weights (default: random weights).
     weights
         Checkpoints to load (.safetensors, .pth, .pt, .bin, .ckpt, a Hugging Face folder): one for
         each model, in order; several for one model, to compare them; or MODEL=FILE. FILE@KEY
         takes what is nested under KEY. Pickled code is never run.
     mean
-        Mean of the channels in [0, 1]: --mean 0.485 0.456 0.406, or one number for all (default:
-        as each model was trained; so are std, crop and interpolation).
+        Mean of the channels in [0, 1], one number or one per channel (default: as each model was
+        trained).
     std
-        Standard deviation of the channels.
+        Standard deviation of the channels (default: as each model was trained).
     crop
-        Share of the resized picture that is kept, timm's crop_pct: 0.875.
+        Share of the resized image that is kept, as timm's crop_pct (default: as each model was
+        trained).
     interpolation
-        bilinear, bicubic, nearest, lanczos, box or hamming.
+        bilinear, bicubic, nearest, lanczos, box or hamming (default: as each model was trained).
     classes
-        File with the names of the models' classes, one a line or JSON, in the order of their
-        scores, if the names of folders match neither those, nor ImageNet's, nor indices.
+        File with the names of the models' classes, one per line or JSON, in the order of their
+        scores (default: labels are matched by class name, ImageNet id or index).
     device
-        auto, cpu, cuda or cuda:1.
+        auto, cpu, cuda or cuda:1 (default: auto).
     seed
         Random seed (default: 0).
     """
@@ -86,10 +89,10 @@ class MeasureOptions(ModelOptions):
         Also show the results saved in these folders; `nano` comes with the package and has the
         curvature, landscapes and lesions of the bundled models.
     role
-        What a model is in the words of claims: --role run:mine='vit pool=gap' (default: what its
-        run records).
+        What a model is in the words of claims, NAME='vit pool=gap'; may be repeated (default: what
+        its run records).
     book
-        Also use this book of findings, and its probes: mypkg.module:BOOK or path/file.py:BOOK
+        Also use this book of findings and its probes: FILE.py:NAME or MODULE:NAME; may be repeated.
     """
 
     batch: int | None = None
@@ -108,14 +111,14 @@ class InspectOptions(MeasureOptions):
     Parameters
     ----------
     probes
-        Probes to run, by name, or your own as FILE.py:NAME or MODULE:NAME (default: all of
-        Vitreous itself; `vitreous list probes` also shows those of installed packages).
+        Probes to run, by name, or your own as FILE.py:NAME or MODULE:NAME (default: all probes of
+        Vitreous).
     deep
-        Also run all analyses of Vitreous itself (`vitreous list analyses`): minutes to hours.
+        Also run all analyses of Vitreous: minutes to hours.
     analyses
-        Also run these analyses: names, or your own as FILE.py:NAME or MODULE:NAME.
+        Also run these analyses, by name, or your own as FILE.py:NAME or MODULE:NAME.
     set
-        Options of a measurement: --set cka.estimator=biased --set lesion.what=skips
+        Option of a measurement, MEASUREMENT.OPTION=VALUE; may be repeated.
     """
 
     probes: tuple[str, ...] = ()
@@ -131,7 +134,26 @@ class AnalysisOptions(MeasureOptions):
     Parameters
     ----------
     set
-        Options of the analysis, as listed above: --set NAME=VALUE
+        Option of the analysis, OPTION=VALUE; may be repeated.
     """
 
     set: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions(ModelOptions):
+    """The options of `live`.
+
+    Parameters
+    ----------
+    port
+        Port of the page on this machine (default: a free one).
+    open
+        Open the page in your browser.
+    out
+        Folder for the reports that you save from the page (default: the current one).
+    """
+
+    port: int = 0
+    open: bool = False
+    out: Path = Path()

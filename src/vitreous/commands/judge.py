@@ -22,7 +22,7 @@ from vitreous import claims
 from vitreous.claims.book import find_claim
 from vitreous.claims.effects import Effect
 from vitreous.claims.facts import parse_roles
-from vitreous.claims.loading import evidence_of, load_evidence
+from vitreous.claims.loading import add_control, evidence_of, load_evidence
 from vitreous.claims.verdicts import ENOUGH_SEEDS, OUTCOMES, Verdict, judge, summarise
 from vitreous.commands.claim_tables import need_text, short_number
 from vitreous.errors import VitreousError
@@ -141,6 +141,8 @@ def parse_ids(text: str) -> list[str]:
 def judge_inspection(inspection: Inspection, roles: Mapping[str, str]) -> Judgement | None:
     """Judge all claims on an inspection; None if it has the main effect of none of them."""
     evidence = evidence_of(inspection, roles)
+    if inspection.control is not None:
+        evidence = add_control(evidence, inspection.control)
     verdicts = judge(evidence, claims.every_claim())
     judgement = Judgement(verdicts, evidence.items, inspected=True)
     shown = any(v.main is not None and isfinite(v.main.measured.value) for v in verdicts)

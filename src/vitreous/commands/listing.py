@@ -23,7 +23,7 @@ def print_models(*, filter: str = "*", pretrained: bool = False) -> None:
     Parameters
     ----------
     filter
-        A pattern with * and ?.
+        A pattern with * and ? (default: *).
     pretrained
         Only those with published weights, each with its tag.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import webbrowser
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ from cyclopts import Parameter
 
 from vitreous import model_names
 from vitreous.commands.inspect import check_inputs, parse_preprocessing
-from vitreous.commands.inspect_options import ModelOptions
+from vitreous.commands.inspect_options import LiveOptions
 from vitreous.commands.terminal import console
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import explain_write_errors
@@ -22,25 +21,6 @@ if TYPE_CHECKING:
 
 NEEDED = ("starlette", "uvicorn")
 MOST_MODELS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveOptions(ModelOptions):
-    """The options of `live`.
-
-    Parameters
-    ----------
-    port
-        Port of the page on this machine (default: a free one).
-    open
-        Open the page in your browser.
-    out
-        Folder for the reports that you save from the page (default: the current one).
-    """
-
-    port: int = 0
-    open: bool = False
-    out: Path = Path()
 
 
 def explore_models(
@@ -53,15 +33,15 @@ def explore_models(
 
     Example: vitreous live nano:vit nano:resnet --open
 
-    Your own: vitreous live vit_small_patch16_224 --weights runs/last.pth --data folder:photos
+    Your own: vitreous live vit_small_patch16_224 --weights last.pth --data photos
 
     The page is served on this machine alone, at an address that only you know. Ctrl-C stops it.
 
     Parameters
     ----------
     models
-        One name or two: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME,
-        zoo:NAME, or MODULE:FUNCTION or FILE.py:FUNCTION of your own.
+        One name or two: a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
+        your own as FILE.py:FUNCTION or MODULE:FUNCTION.
     """
     chosen = options or LiveOptions()
     for package in NEEDED:

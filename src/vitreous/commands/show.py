@@ -29,39 +29,41 @@ class ShowOptions:
         The unit to show, as `vitreous anatomy` names it (default: the last with attention, else
         the last with a feature map).
     head
-        The number of a head, or mean (default).
+        Number of a head, or mean (default: mean).
     query
-        Who looks: class, row and column of a patch (3,4), or mean over all patches (default: the
-        class token where there is one, else mean).
+        What attends: class, row and column of a patch (3,4), or mean over all patches (default:
+        class if the model has a class token, else mean).
     rollout
         Multiply attention through all layers up to the unit, skips included.
     top
-        How many classes to list (default: 5).
+        Number of classes to list (default: 5).
     image
         Size of the model's images: a side (224), 224x160 or 3x224x160 (default: the model's own).
     pretrained
-        Load the published weights; without it they are random.
+        Load the published weights (default: random weights).
     weights
         Checkpoint to load (.safetensors, .pth, .pt, .bin, .ckpt, a Hugging Face folder).
     mean
-        Mean of the channels in [0, 1]: --mean 0.485 0.456 0.406, or one number for all (default:
-        as the model was trained; so are std, crop and interpolation).
+        Mean of the channels in [0, 1], one number or one per channel (default: as the model was
+        trained).
     std
-        Standard deviation of the channels.
+        Standard deviation of the channels (default: as the model was trained).
     crop
-        Share of the resized picture that is kept, timm's crop_pct: 0.875.
+        Share of the resized photo that is kept, as timm's crop_pct (default: as the model was
+        trained).
     interpolation
-        bilinear, bicubic, nearest, lanczos, box or hamming.
+        bilinear, bicubic, nearest, lanczos, box or hamming (default: as the model was trained).
     upright
-        Turn the photo as its EXIF data says. Without it the model gets it as libraries read it.
+        Turn the photo as its EXIF data say (default: as torchvision and timm read it).
     classes
-        File with the names of the model's classes, one a line or JSON, in the order of its scores.
+        File with the names of the model's classes, one per line or JSON, in the order of its scores
+        (default: the model's own, or ImageNet's).
     device
-        auto, cpu, cuda or cuda:1.
+        auto, cpu, cuda or cuda:1 (default: auto).
     seed
         Random seed of random weights (default: 0).
     out
-        The picture: a .png, .pdf or .svg (default: named after model and photo).
+        File to write: .png, .pdf or .svg (default: named after model and photo).
     """
 
     unit: str | None = None
@@ -94,7 +96,7 @@ def show_photo(
 
     Example: vitreous show nano:vit photo.jpg --out photo.png
 
-    A head's view of one patch: vitreous show vit_small_patch16_224 photo.jpg --pretrained --unit
+    One head and one patch: vitreous show vit_small_patch16_224 photo.jpg --pretrained --unit
     blocks.5.attn --head 2 --query 3,4
 
     A model without attention is shown by the norm of its features.
@@ -102,10 +104,10 @@ def show_photo(
     Parameters
     ----------
     model
-        A name: timm's as it is, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
-        MODULE:FUNCTION or FILE.py:FUNCTION of your own.
+        A name: a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or your own
+        as FILE.py:FUNCTION or MODULE:FUNCTION.
     photo
-        The picture.
+        The photo.
     """
     chosen = options or ShowOptions()
     check_ranges(**vars(chosen))

@@ -44,29 +44,33 @@ def run_study(
         belongs in a ResNet, and judges nothing. The key of a paper, for example HDV, has all its
         findings (default: sanity, or with --book the findings of that book).
     data
-        Images, as in `vitreous train`; small versions bring their own.
+        Images, as in `vitreous train`; findings with a small version have their own at scale sanity
+        (default: world:shapes).
     scale
-        sanity (two cores), small (one GPU), reproduction (the same with the paper's recipe), paper.
+        sanity (two cores), small (one GPU), reproduction (the same with the paper's recipe) or
+        paper (default: sanity).
     seeds
-        Number of seeds: trainings of each model.
+        Number of trainings of each model (default: 1).
     out
-        Folder of the study; several studies may share one.
+        Folder of the study; several studies may share one (default: study).
     image
-        Side of the images in pixels; they are square.
+        Side of the images in pixels (default: that of the scale).
     workers
         Processes on this machine (default: one per GPU, or one per core without GPUs).
     device
-        auto, cpu, cuda.
+        auto, cpu or cuda (default: auto).
     executor
-        processes on this machine, or ray for many machines that share the folder.
+        processes on this machine, or ray for many machines that share the folder (default:
+        processes).
     address
         Address of a Ray cluster, HOST:PORT or auto (default: one on this machine).
     until
-        Minutes: start nothing that, by measured rates, would end later, and say what is left.
+        Minutes after which to stop: what would end later, by measured rates, is not started
+        (default: no limit).
     dry_run
-        Only list the trainings, the findings each serves, and an estimate of the time they take.
+        Only list the trainings, the findings that each serves, and an estimate of the time.
     book
-        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
+        Also use this book of findings: FILE.py:NAME or MODULE:NAME; may be repeated.
     """
     name = _choose_study(name, book)
     _check_study(
@@ -130,7 +134,8 @@ def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
     folder
         Folder of the study.
     out
-        Archive to write; evidence-1.zip, evidence-2.zip and so on where one is not enough.
+        Archive to write; evidence-1.zip, evidence-2.zip and so on if one is not enough (default:
+        evidence.zip).
     """
     from vitreous.studies.packing import pack_evidence  # torch comes with it
 
@@ -147,16 +152,16 @@ def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
 
 
 def unpack_study(*archives: Path, out: Path = Path("study")) -> None:
-    """Unpack results of `vitreous pack` into a study's folder; they are not measured again.
+    """Unpack results of `vitreous pack` into the folder of a study, which then has them.
 
     Example: vitreous unpack evidence.zip --out studies/cifar10
 
     Parameters
     ----------
     archives
-        Archives of `vitreous pack`; of several parts, all.
+        Archives of `vitreous pack`: all parts.
     out
-        Folder of the study, new or old.
+        Folder of the study, new or existing (default: study).
     """
     from vitreous.studies.packing import unpack_evidence  # torch comes with it
 

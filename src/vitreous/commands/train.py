@@ -27,40 +27,43 @@ class TrainOptions:
     Parameters
     ----------
     data
-        A path (a folder, an archive, …), npz:PATH, tv:NAME, hf:NAME or world:TASK (default:
-        world:shapes).
+        Images: a folder, an archive, shards, a .parquet, npz:PATH, tv:NAME, hf:NAME or world:TASK
+        (default: world:shapes).
     recipe
         A recipe of `vitreous list recipes`, or your own as FILE.py:NAME or MODULE:NAME (default:
         quick).
     set
-        Change the recipe: --set epochs=20 --set augment.mixup=0.8 --set model.drop_path=0.1
+        Change a field of the recipe, FIELD=VALUE, as augment.mixup=0.8 or model.drop_path=0.1; may
+        be repeated.
     image
-        Size of the images: a side (224) or 224x160.
+        Size of the images: a side (224) or 224x160 (default: their own if they share one, else
+        224).
     size
-        Maximum number of training images, class-balanced.
+        Maximum number of training images, class-balanced (default: all).
     test_size
-        Maximum number of test images, class-balanced.
+        Maximum number of test images, class-balanced (default: all).
     skip_corrupt
         Leave out files that cannot be decoded.
     fraction
-        Train on this share of every class, 0.02 for 2 %.
+        Train on this share of every class, 0.02 for 2 % (default: 1.0).
     iso
-        With a fraction: the same number of epochs, or of samples (so more epochs).
+        With a fraction: the same number of epochs, or of samples, which takes more epochs (default:
+        epochs).
     pretrained
-        Start from the published weights of the model.
+        Start from the published weights (default: random weights).
     weights
         Start from this checkpoint: .safetensors, .pth, .pt, .bin, .ckpt, a Hugging Face folder.
     teacher
-        Name of the teacher, for recipes that distil.
+        Name of the teacher model, for recipes with distillation.
     out
-        The run's folder (default: a new one under runs/).
+        Run folder (default: a new one under runs/).
     seed
         Random seed (default: 0).
     seeds
-        Train this many seeds, from --seed on, in one step if the model allows it; each gets a run
-        folder.
+        Train this many seeds, from --seed on, in one step if the model allows it; each has a run
+        folder (default: 1).
     device
-        auto, cpu, cuda, cuda:1 or mps.
+        auto, cpu, cuda, cuda:1 or mps (default: auto).
     no_compile
         Do not compile the model (default: compiled on GPUs).
     quiet
@@ -122,8 +125,8 @@ def train_model(
     Parameters
     ----------
     model
-        A name: ours (vit_ti/4), timm's, tv:NAME, MODULE:FUNCTION or FILE.py:FUNCTION of your own;
-        or run:FOLDER, nano:NAME to start from trained weights.
+        A name: of Vitreous (vit_ti/4), of timm, tv:NAME, or your own as FILE.py:FUNCTION or
+        MODULE:FUNCTION; run:FOLDER or nano:NAME starts from trained weights.
     """
     options = options or TrainOptions()
     options.check(model)

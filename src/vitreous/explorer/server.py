@@ -310,20 +310,29 @@ class Running:
             ws="none", timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([self._socket],), name="vitreous server", daemon=True
-        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="vitreous server", daemon=True)
         self.worker.submit(lambda _: explorer.warm_up())
         self._thread.start()
+
+    def _serve(self) -> None:
+        try:
+            self._server.run([self._socket])
+        finally:
+            self._ended.set()
 
     @property
     def alive(self) -> bool:
         """Whether the server still runs."""
-        return self._thread.is_alive()
+        return not self._ended.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the server to end, at most so long."""
-        self._thread.join(seconds)
+        """Wait for the server to end, at most so long.
+
+        An event, because Ctrl-C during `Thread.join` makes Python 3.11 believe the thread has
+        ended.
+        """
+        self._ended.wait(seconds)
 
     def stop(self) -> None:
         """Stop what is computed, close the port and end both threads; calling it again is fine."""

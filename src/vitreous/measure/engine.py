@@ -344,7 +344,6 @@ def _with_provenance(
     """The result, with what produced it in `about`."""
     about = {
         **provenance(setting, suited, images),
-        "ids": list(measurement.ids),
         **described(measurement),
         **result.about,
         "seconds": round(seconds, 2),

@@ -122,7 +122,7 @@ class PerHead(PerImage):
     """A probe with a number per head of each attention unit, and that of uniform attention."""
 
     sites = ("attention",)
-    axes = (Column("head", "order", "The head."),)
+    axes = (Column("head", "order", "Number of the head."),)
     beside: ClassVar[tuple[Column, ...]] = ()
     """Columns of other numbers that are averaged along with the value."""
 
@@ -179,7 +179,7 @@ class PerHead(PerImage):
                 f"{label}, uniform",
             ),
             Column(
-                "relative", "quantity", "Value over that of uniform attention.", "",
+                "relative", "quantity", "Value divided by that of uniform attention.", "",
                 f"{label} / uniform",
             ),
             Column(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.results.files import (
+    CONTROL_FOLDER,
     INDEX_NAME,
     REMEDY,
     encode_result,
@@ -62,6 +64,8 @@ class Inspection(Mapping[str, Result]):
         self.left_out = {probe: dict(why) for probe, why in (left_out or {}).items()}
         """Measurement, model: why it was left out."""
         self.anatomies = dict(anatomies or {})
+        self.control: Inspection | None = None
+        """The same networks before training, which verdicts compare with; it is not reported."""
         self._html: str | None = None
 
     def __getitem__(self, name: str) -> Result:
@@ -89,11 +93,13 @@ class Inspection(Mapping[str, Result]):
         if not isinstance(other, Inspection):
             return NotImplemented
         left_out = {name: why for name, why in self.left_out.items() if name not in other}
-        return Inspection(
+        both = Inspection(
             {**self._results, **other._results},
             {**left_out, **other.left_out},
             {**self.anatomies, **other.anatomies},
         )
+        both.control = other.control or self.control
+        return both
 
     def _repr_html_(self) -> str:
         # Altair comes with it; drawn once, because charts take seconds
@@ -140,6 +146,10 @@ class Inspection(Mapping[str, Result]):
         with hold_lock(home / ".lock", "saving results"):
             remove_partial_files(home)
             self._save(home)
+        if self.control is not None:
+            self.control.save(home / CONTROL_FOLDER)
+        elif (home / CONTROL_FOLDER / INDEX_NAME).is_file():
+            shutil.rmtree(home / CONTROL_FOLDER)  # of other results, which these replace
         return home
 
     def _save(self, home: Path) -> None:
@@ -182,9 +192,12 @@ class Inspection(Mapping[str, Result]):
             anatomies = {
                 name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()
             }
-            return cls(results, index["left_out"], anatomies)
+            inspection = cls(results, index["left_out"], anatomies)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Damaged(home / INDEX_NAME, f"{type(error).__name__} {error}", REMEDY) from None
+        if (home / CONTROL_FOLDER / INDEX_NAME).is_file():
+            inspection.control = cls.load(home / CONTROL_FOLDER)
+        return inspection
 
 
 def _names(home: Path) -> set[str]:

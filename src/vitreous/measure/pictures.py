@@ -34,7 +34,7 @@ class Pictured(Probe):
     """A probe of the attention of a few images."""
 
     images: Sequence[int] = (0, 1, 2, 3)
-    """Numbers of the images among those that pass, which begin with one of every class in turn."""
+    """Numbers of the images to show, among those inspected, which begin with one of each class."""
 
     sites = ("attention",)
 

@@ -8,7 +8,8 @@ from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import GROUPS, arrange, sections_of
 from vitreous.report import origin
 from vitreous.report.judgement import Judgement, warnings
-from vitreous.results.names import short_names
+from vitreous.results.names import ROOMY, short_names
+from vitreous.results.weight_origin import weights_file
 from vitreous.results.words import escape, join_words, plural
 
 SEARCH = """\
@@ -47,13 +48,22 @@ def page_title(inspection: Inspection, names: list[str]) -> str:
     if not (inspection or inspection.left_out):
         return "Verdicts"
     if len(names) <= 4 and sum(map(len, names)) <= 64:
-        return f"Inside {join_words([f'<span>{escape(name)}</span>' for name in names])}"
+        weights = f" <small>{escape(file)}</small>" if (file := _only_file(inspection)) else ""
+        shown = join_words([f"<span>{escape(name)}</span>" for name in names])
+        return f"Inside {shown}{weights}"
     return f"Inside <span>{plural(len(names), 'model')}</span>"
+
+
+def _only_file(inspection: Inspection) -> str:
+    """Return the file of the weights, if the models have one between them."""
+    known = [result.about.get("models", {}).values() for result in inspection.values()]
+    files = {weights_file(record) for records in known for record in records}
+    return files.pop() if len(files) == 1 else ""
 
 
 def head(inspection: Inspection, names: list[str]) -> list[str]:
     """Return title, provenance, warnings, and the buttons for models, theme and printing."""
-    shown = short_names(names)
+    shown = short_names(names, ROOMY)
     chips = "".join(
         f'<button type="button" class="chip" data-model="{escape(name)}" aria-pressed="false" '
         f'title="{escape(name)}"><i class="dot model-{i}"></i>'

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vitreous.claims.evidence import EvidenceItem
 from vitreous.claims.loading import RANDOM
-from vitreous.claims.verdicts import Verdict, count_outcomes
+from vitreous.claims.verdicts import ENOUGH_SEEDS, Verdict, count_outcomes
 from vitreous.results.weight_origin import LOOK_UNTRAINED
 from vitreous.results.words import join_words, plural
 
@@ -38,6 +38,12 @@ def summary_sentences(judgement: Judgement) -> list[str]:
         f"{len(measured) or 'None'} of {plural(total, 'finding')} could be judged"
         f"{': ' if which else ''}{which}."
     ]
+    if once := sum(verdict.seen_once for verdict in measured):
+        rest_on = "it rests" if once == 1 else "they rest"
+        sentences.append(
+            f"{plural(once, 'verdict')} {'is' if once == 1 else 'are'} seen once: {rest_on} on "
+            f"fewer than {ENOUGH_SEEDS} trainings."
+        )
     if rest := total - len(measured):
         sentences.append(
             f"The other {rest} need{'s' * (rest == 1)} models or measurements that are not here."

@@ -7,7 +7,7 @@ from typing import Any
 
 from vitreous.measure.inspection import Inspection
 from vitreous.report.packing import compact_json
-from vitreous.results.names import short_names
+from vitreous.results.names import ROOMY, short_names
 from vitreous.results.weight_origin import weights_label
 from vitreous.results.words import escape, format_number, format_percent, join_words
 from vitreous.specimen.anatomy import Anatomy
@@ -45,7 +45,7 @@ def models_table(inspection: Inspection, names: list[str], short: bool = False) 
     drawn = short and bool(inspection.anatomies)
     heads = ('<th scope="col">units</th>' if drawn else "") + heads
     rows = ""
-    shown = short_names(names)
+    shown = short_names(names, ROOMY)
     for i, name in enumerate(names):
         cells = f"<td>{thumbnail(inspection, name)}</td>" if drawn else ""
         cells += "".join(f'<td class="number">{cell(name) or "–"}</td>' for _, cell in columns)

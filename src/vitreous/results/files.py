@@ -43,6 +43,8 @@ REMEDY = "measure it again or copy it anew"
 PLAIN = frozenset({"float64", "float32", "int64", "bool", "str"})
 """Types of columns that parquet keeps without pandas' notes."""
 INDEX_NAME = "inspection.json"
+CONTROL_FOLDER = "before-training"
+"""Within the folder of an inspection: the same networks before training."""
 """File name of the index of results that were saved together."""
 Header = dict[str, Any]
 """A result without its numbers, and the names and checksums of the files that have them."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 LIMIT = 28
 """Maximum number of characters of a name in an axis or a legend."""
+ROOMY = 36
+"""The same where there is more room, as in a table of models."""
 ELLIPSIS = "…"
 BETWEEN = " × "
 """Stands between the names of two models that are compared."""

@@ -56,10 +56,10 @@ class Result:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Images and maps, which do not fit into a table."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata that JSON can hold: models, data, options, seed, versions, seconds, date, and `ids`
-    of the catalogue. `left_out` has the units that could not be measured, with the reason. `units`
-    lists name, kind and depth of all units of each model, for the bands behind an axis of depth.
-    `beside` lists all models measured together, so that each has one colour everywhere."""
+    """Metadata that JSON can hold: models, data, options, seed, versions, seconds and date.
+    `left_out` has the models and units that could not be measured, with the reason. `units` lists
+    name, kind and depth of all units of each model, for the bands behind an axis of depth. `beside`
+    lists all models measured together, so that each has one colour everywhere."""
     replicates: Mapping[str, Replicates] = field(default_factory=dict)
     """Bootstrap replicates by column, a row for each row of the table."""
 

@@ -16,7 +16,7 @@ def weights_label(record: Mapping[str, Any]) -> str:
     'vit.safetensors'
     """
     state = str(record.get("weights") or "")
-    file = _file_name(record)
+    file = weights_file(record)
     if not file or state not in ("trained", "untrained"):
         return state
     return f"{file} (untrained)" if state == "untrained" else file
@@ -28,8 +28,9 @@ def untrained_words(model: str, record: Mapping[str, Any]) -> str:
     >>> untrained_words("hf:./vit", {"weights": "untrained"})
     'hf:./vit was loaded, but its weights look untrained (its norms are as initialised)'
     """
-    return f"{_file_name(record) or model} {LOOK_UNTRAINED}"
+    return f"{weights_file(record) or model} {LOOK_UNTRAINED}"
 
 
-def _file_name(record: Mapping[str, Any]) -> str:
+def weights_file(record: Mapping[str, Any]) -> str:
+    """The name of the file that a model's weights were loaded from; empty if from none."""
     return PurePath(str((record.get("checkpoint") or {}).get("file", ""))).name

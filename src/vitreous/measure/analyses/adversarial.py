@@ -52,11 +52,11 @@ class Adversarial(ShiftAnalysis):
     """Accuracy under attacks that may change every pixel by at most ε."""
 
     epsilons: Sequence[float] = (0.5, 1, 2, 4, 8)
-    """Radii of the ball, in levels of 255."""
+    """Radii ε of the attack, in levels of 255."""
     attacks: Sequence[str] = ATTACKS
-    """One step (`fgsm`), many (`pgd`), or both."""
+    """`fgsm` (one step), `pgd` (many steps), or both."""
     steps: int = 10
-    """Of PGD."""
+    """Steps of PGD."""
 
     name = "adversarial"
     ids = ("A4.17",)
@@ -178,11 +178,11 @@ def _larger(worst: Tensor, largest: Tensor, at: Tensor, loss: Tensor) -> tuple[T
 
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("attack", "order", "fgsm takes one step, pgd several."),
+    Column("attack", "order", "`fgsm`, `pgd`, or `all` for the mean."),
     Column(
         "epsilon",
         "quantity",
-        "How far each pixel and channel may move; 0 for clean images.",
+        "Radius ε; 0 for clean images.",
         "levels of 255",
     ),
     Column("attacked", "category", "Whether the row is about one attack and radius."),

@@ -65,13 +65,16 @@ class BandNoise(Analysis):
     frequencies: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     """Centres of the bands, in π."""
     drop: float = 0.1
-    """Accuracy that the first model loses on average over frequencies."""
+    """Accuracy that the first model should lose, mean over frequencies, where `strength` is 0."""
     strength: float = 0.0
-    """Root mean square of δ, for pixels from 0 to 1; 0 finds the one that costs `drop`."""
+    """Root mean square of the noise δ, for pixels from 0 to 1; 0 searches for the one that costs
+    `drop`."""
     width: float = 0.1
-    """Of a band, in π; rounded to whole waves of the image, so that all rings are equally thick."""
+    """Width of a band, in π; rounded to whole waves of the image, so that all rings are equally
+    thick."""
     definition: Definition = "paper"
-    """What `strength` measures: δ, or with "equal" the filtered noise."""
+    """`paper`: `strength` is that of δ, before filtering; `equal`: that of the filtered noise, the
+    same in all bands; `released`: the rings of the published code."""
     _strengths: dict[tuple[str, str, int], float] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

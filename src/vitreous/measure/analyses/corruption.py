@@ -51,13 +51,13 @@ class CorruptionAnalysis(ShiftAnalysis):
     """Accuracy on corrupted images."""
 
     kinds: Sequence[str] = (*CORRUPTIONS, *EXTRA)
-    """Kinds of corruption: the fifteen, and the four that are kept for validation."""
+    """Kinds of corruption. The four extra ones do not enter means."""
     severities: Sequence[int] = (1, 2, 3, 4, 5)
-    """Any of 1 to 5."""
+    """Severities, each from 1 to 5."""
     reference: str = ""
-    """The model whose errors CE is relative to (default: the first)."""
+    """Name of the model that CE is relative to (default: the first model)."""
     strengths: Literal["cifar", "imagenet", ""] = ""
-    """Which of the two published sets (default: by the size of the images)."""
+    """Published strengths to use, `cifar` or `imagenet` (default: `cifar` below 96 pixels)."""
 
     name = "corruption"
     ids = ("A4.16",)
@@ -197,12 +197,16 @@ def _piece(kind: str, severity: int) -> str:
 
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("kind", "order", f"The corruption; {CLEAN!r} for none, {MEAN!r} for a group's mean."),
-    Column("group", "order", f"The group of the corruption; {EVERY!r} are all but the extra ones."),
+    Column(
+        "kind", "order", f"The corruption; `{CLEAN}` for none, `{MEAN}` for the mean of a group."
+    ),
+    Column(
+        "group", "order", f"Group of the corruption; `{EVERY}` has every kind but the extra ones."
+    ),
     Column("severity", "quantity", "1 to 5, 0 for clean images; empty for means over severities."),
     Column("by_kind", "category", "Whether the row is a mean over severities."),
     Column("by_severity", "category", "Whether the row is a mean over the kinds of a group."),
-    Column("compared", "category", "Whether the row has a CE, and is not the reference's own."),
+    Column("compared", "category", "Whether the row has a CE and is not about the reference."),
     Column(
         "overall",
         "category",

@@ -152,11 +152,13 @@ COLUMNS = (
     Column(
         "measure",
         "order",
-        f"{SHARE}: of the answers by either cue; others: share of all conflicting images.",
+        f"`{SHARE}`: among predictions of shape or texture; others: among all conflicting images.",
     ),
-    Column("class", "order", "The class of the shape, or 'all'."),
+    Column("class", "order", "Class of the shape, or `all`."),
     Column("overall", "category", "Whether the row is the shape share of all images."),
-    Column("answered", "category", "Whether the row says how often a model follows which cue."),
+    Column(
+        "answered", "category", "Whether the row counts predictions of shape, texture or neither."
+    ),
     Column("by_class", "category", "Whether the row is the shape share of one class."),
     *estimate("The share.", label="share"),
 )

@@ -247,10 +247,10 @@ COLUMNS = (
     Column(
         "model",
         "order",
-        f"The member; {ALL!r} for their mean probabilities, {MEAN!r} for the mean of numbers.",
+        f"The member; `{ALL}` for the mean of probabilities, `{MEAN}` for the mean of numbers.",
     ),
-    Column("other", "order", "The member it is compared with, in rows about pairs."),
-    Column("part", "category", f"What the row is about: {ALL}, member, {MEAN} or pair."),
+    Column("other", "order", "In rows about pairs: the member that it is compared with."),
+    Column("part", "category", f"What the row is about: `{ALL}`, `member`, `{MEAN}` or `pair`."),
     Column("single", "category", "Whether the row is about one prediction."),
     Column("pair", "category", "Whether the row is about two members."),
     *interval_columns(

@@ -53,9 +53,9 @@ SIDE = 64
 """Height and width of a picture, in pixels."""
 COLUMNS = (
     *UNIT_COLUMNS,
-    Column("label", "order", "The unit in short: stage, number and kind."),
-    Column("position", "category", "Position in the map: its centre, or the middle of a quarter."),
-    Column("shown", "category", "Whether it is in the pictures: the first of `positions`."),
+    Column("label", "order", "Short name of the unit: stage, number and kind."),
+    Column("position", "category", "Position in the map: `centre`, or the middle of a quarter."),
+    Column("shown", "category", "Whether the row is drawn: the first of `positions` is."),
     Column(
         "area",
         "quantity",
@@ -68,7 +68,7 @@ COLUMNS = (
         "Smallest share of the pixels that holds 99 % of the gradient.",
         label="area of 99 %",
     ),
-    Column("relative", "quantity", "Radius relative to that of a uniform field."),
+    Column("relative", "quantity", "Radius divided by that of a uniform field."),
     *estimate("Mean distance of the gradient from the position.", label="radius", measure="pixels"),
 )
 
@@ -78,9 +78,9 @@ class ERF(Analysis):
     """Radius and area of the effective receptive field of every unit."""
 
     positions: tuple[str, ...] = tuple(PLACES)
-    """Positions of the feature map."""
+    """Positions of the feature map: its centre, and the middles of its quarters."""
     site: str = "out"
-    """The unit's output (`out`), what its branch adds (`branch`), or the sum of both (`after`)."""
+    """`out` (output of the unit), `branch` (what it adds) or `after` (sum of skip and branch)."""
 
     name = "erf"
     ids = ("A4.26", "SLC-31")

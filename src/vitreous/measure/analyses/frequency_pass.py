@@ -108,7 +108,9 @@ class FrequencyPass(ShiftAnalysis):
 COLUMNS = (
     Column("model", "category", "The model."),
     Column(
-        "filter", "order", "low-pass keeps frequencies up to the cut-off, high-pass the others."
+        "filter",
+        "order",
+        "`low-pass` keeps frequencies up to the cut-off, `high-pass` those above it.",
     ),
     Column(
         "cutoff",

@@ -79,23 +79,25 @@ class HessianSpectrum(Analysis):
     """Leading eigenvalues of the loss's Hessian, their statistics, and its spectral density."""
 
     stream: Stream = "augmented"
-    """`augmented` images, as in training and in the paper, or `clean` ones."""
+    """`augmented` images, as in training and in the paper, or `clean` images."""
     recipe: str = "hdv_cifar"
-    """Recipe whose augmentation is used."""
+    """Recipe whose augmentation `stream="augmented"` uses."""
     weight_decay: float = 0.05
-    """Of the L2 term, which is added to every eigenvalue; 0 for the NLL alone."""
+    """Factor of the L2 term, which moves every eigenvalue by this number; 0 for the NLL alone."""
     top: int = 5
-    """Eigenvalues per batch, those of largest absolute value."""
+    """Eigenvalues per batch: those of largest absolute value."""
     size: int = 16
     """Images per batch."""
     where: str = ""
-    """Which parameters: all (default), `stage 2`, `attention`, a unit, or a pattern of names."""
+    """Parameters to vary: `stage 2`, a kind (`attention`), a unit, or a pattern of names (default:
+    all)."""
     tolerance: float = 1e-3
-    """Largest residual |Hx - λx|, relative to |λ|."""
+    """Maximum residual ‖Hx − λx‖, relative to |λ|."""
     most: int = 300
-    """Maximum number of products per batch to find eigenvalues, and again to verify them."""
+    """Maximum number of Hessian-vector products per batch to find eigenvalues, and again to verify
+    them."""
     draws: int = 8
-    """Products per batch for the trace."""
+    """Random vectors per batch for the trace."""
 
     name = "hessian"
     ids = ("A4.02", "A4.03", "A4.04", "HDV-09", "HDV-10", "HDV-11", "HDV-13", "HDV-51", "X-04")
@@ -301,22 +303,19 @@ COLUMNS = (
     Column(
         "measure",
         "category",
-        "eigenvalue: one of the leading ones of one batch; NEP, APE: share of negative and mean of "
-        "positive ones over all batches; largest: mean over batches of the largest one; trace: "
-        "mean estimate of the sum of all, without L2 (its interval is over batches; for a single "
-        "batch over draws); density: of the leading eigenvalues of all batches; spectrum: of the "
-        "whole Hessian.",
+        "What the row is: `eigenvalue` (of one batch), `NEP`, `APE`, `largest`, `trace`, `density` "
+        "(of leading eigenvalues) or `spectrum` (density of all).",
     ),
     Column("batch", "quantity", "Number of the batch."),
     Column("rank", "quantity", "Rank among the eigenvalues of a batch, 1 for the largest |λ|."),
-    Column("at", "quantity", "Where a density is evaluated.", label="eigenvalue"),
-    Column("density", "quantity", "Density of eigenvalues, which integrates to one."),
+    Column("at", "quantity", "Eigenvalue at which a density is evaluated.", label="eigenvalue"),
+    Column("density", "quantity", "Density of eigenvalues; it integrates to one."),
     Column("density_low", "quantity", "Lower end of its 95 % interval."),
     Column("density_high", "quantity", "Upper end of its 95 % interval."),
-    Column("residual", "quantity", "|Hx - λx| of an eigenvalue, with x of length one."),
-    Column("products", "quantity", "Hessian-vector products that a batch took."),
+    Column("residual", "quantity", "‖Hx − λx‖ of an eigenvalue with its unit eigenvector x."),
+    Column("products", "quantity", "Number of Hessian-vector products for the batch."),
     *(
-        Column(flag, "category", f"Whether the row is of the {measure}.")
+        Column(flag, "category", f"Whether `measure` is `{measure}`.")
         for flag, measure in FLAGS.items()
     ),
     *estimate("The eigenvalue, or the measure."),

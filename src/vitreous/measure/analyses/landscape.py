@@ -75,25 +75,25 @@ class Landscape(Analysis):
 
     directions: Kind = "random"
     """`random`: filter-wise normalised; `official`: as in the code of Park & Kim 2022;
-    `eigenvectors`: the leading ones of the Hessian of the first 128 images, of length one."""
+    `eigenvectors`: leading unit eigenvectors of the Hessian on the first 128 images."""
     points: int = 21
-    """Points along each direction; odd, so that the trained weights are one of them."""
+    """Points along each direction: an odd number, so that the trained weights are one of them."""
     reach: float = 1.0
-    """Extent of the grid; at 1 every filter has moved by its own length."""
+    """Extent of the grid on either side; at 1 every filter has moved by its own norm."""
     dimensions: int = 2
-    """2, or 1 for a line along the first direction."""
+    """2 for a plane, 1 for a line along the first direction."""
     vectors: bool = False
-    """Whether biases, norms, positions and tokens move too, each (or each row) as one filter."""
+    """Also move biases, norms, positions and tokens, each (or each row) as one filter."""
     stream: Stream = "clean"
-    """`clean` images, or `augmented` ones, as in training."""
+    """`clean` images, or `augmented` images, as in training."""
     recipe: str = "hdv_cifar"
-    """Recipe whose augmentation is used."""
+    """Recipe whose augmentation `stream="augmented"` uses."""
     weight_decay: float = 0.05
-    """Of the L2 term."""
+    """Factor of the L2 term."""
     statistics: Statistics = "running"
-    """Of batch norm: `running` ones of the training, or those of each `batch` of 128 images."""
+    """Statistics of batch norm: `running` (of the training) or `batch` (of each 128 images)."""
     copies: int = 0
-    """Points in one pass (default: 0, as many as fit on a GPU, at most 128, and one on a CPU)."""
+    """Points per pass; 0 takes one on a CPU and as many as fit on a GPU, at most 128."""
 
     name = "landscape"
     ids = ("A4.05", "HDV-11", "HDV-51", "X-04", "X-32")

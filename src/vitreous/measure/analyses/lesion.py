@@ -47,14 +47,22 @@ __all__ = ["Lesion"]
 WHOLE = "whole model"
 COLUMNS = (
     *UNIT_COLUMNS,
-    Column("part", "order", "What was changed: the unit, or a part of it, by its path."),
+    Column("part", "order", "What was changed: module path of the unit or of a part of it."),
     Column("change", "category", "How it was changed."),
     Column("accuracy", "quantity", "Accuracy of the changed model."),
     Column("nll", "quantity", "Negative log-likelihood of the changed model.", "nats", "NLL"),
-    Column("rise", "quantity", "By how much the change raises the NLL.", "nats", "rise of the NLL"),
+    Column(
+        "rise",
+        "quantity",
+        "NLL of the changed model minus that of the whole model.",
+        "nats",
+        "rise of the NLL",
+    ),
     Column("rise_low", "quantity", "Lower end of the 95 % interval of the rise.", "nats"),
     Column("rise_high", "quantity", "Upper end of the 95 % interval of the rise.", "nats"),
-    *estimate("By how much the change lowers the accuracy.", label="drop in accuracy"),
+    *estimate(
+        "Accuracy of the whole model minus that of the changed model.", label="drop in accuracy"
+    ),
 )
 TITLES = {
     "units": "without each unit",
@@ -87,7 +95,8 @@ class Lesion(Analysis):
     """Drop in accuracy and rise of the NLL, one intervention at a time."""
 
     what: str = "units"
-    """Or 'convolutions' (wider than 1 x 1), 'skips', 'attention', 'positions' or 'gates'."""
+    """What to change, one at a time: `units`, `convolutions`, `skips`, `attention`, `positions` or
+    `gates`."""
 
     name = "lesion"
     ids = (

@@ -77,7 +77,7 @@ COLUMNS = (
     Column(
         "token",
         "category",
-        f"What the probe reads; {ALONE!r} is the mean accuracy of probes of one position.",
+        f"What the probe reads; `{ALONE}` is the mean over probes of one position each.",
     ),
     Column("row", "order", "Row of a single position on the grid of tokens."),
     Column("column", "order", "Column of a single position."),
@@ -87,7 +87,7 @@ COLUMNS = (
     Column(
         "whole",
         "category",
-        "Whether all fitting images were used, and not for one position of many.",
+        "Whether all fitting images were used, and the row is not about a single position.",
     ),
     Column("pooled", "category", "Whether the probe reads the mean over positions."),
     Column("fitted", "quantity", "Number of fitting images."),
@@ -101,17 +101,16 @@ class LinearProbe(Analysis):
     """Accuracy of linear probes of every unit."""
 
     shots: tuple[int, ...] = (5, 10)
-    """Fitting images per class, in ascending order; besides, all of them are used."""
+    """Fitting images per class, in ascending order. All fitting images are used as well."""
     tokens: tuple[str, ...] = TOKENS
-    """What probes read, where a unit has it."""
+    """Features that probes read, where a unit has them."""
     positions: Sequence[str] = ()
-    """Units, by name or kind, where every position also gets a probe of its own; `*` is all of
-    them, which costs as many probes as there are tokens."""
+    """Units, by name, pattern or kind, in which every position also gets its own probe; `*` for all
+    units."""
     method: str = "ridge"
-    """Or 'logistic', by scikit-learn, which holds pooled features in memory."""
+    """`ridge`, or `logistic` by scikit-learn, which keeps features in memory."""
     penalties: tuple[float, ...] = tuple(10.0 ** (half / 2) for half in range(-12, 5))
-    """Candidates for ridge, relative to the mean eigenvalue of the features' scatter, so that they
-    mean the same for all units."""
+    """Candidates for λ, relative to the mean eigenvalue of the scatter of the features."""
 
     name = "linear_probe"
     ids = ("A3.15", "A4.23", "X-13", "SLC-22", "SLC-23", "SLC-24", "SLC-27", "SLC-28", "SLC-30")

@@ -67,8 +67,8 @@ class McDropout(Analysis):
     passes: Sequence[int] = (1, 2, 5, 10, 20, 50)
     """Numbers of passes to average over, in ascending order."""
     rate: float = 0.0
-    """If above 0, dropout at this rate on every residual branch replaces the model's own. Use it
-    for models without dropout, or to treat all models alike."""
+    """Rate of dropout on every residual branch, which replaces the dropout of the model; 0 keeps
+    that of the model."""
 
     name = "mc_dropout"
     ids = ("A1.23", "HDV-52", "HDV-55")
@@ -236,8 +236,8 @@ def _log_softmax(model: Forward, images: Tensor) -> Tensor:
 _LESS = "minus that in evaluation mode, paired."
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("passes", "quantity", "T, the number of passes averaged over."),
-    Column("prediction", "category", f"The {MEAN} with dropout, or the prediction in {USUAL}."),
+    Column("passes", "quantity", "Number T of passes in the mean."),
+    Column("prediction", "category", f"`{MEAN}`, with dropout, or `{USUAL}`, without."),
     Column("overall", "category", "Whether the row is the mean over the most passes."),
     *interval_columns("nll_change", f"NLL {_LESS}", "change of NLL"),
     *interval_columns("ece_change", f"ECE {_LESS}", "change of ECE"),

@@ -42,9 +42,9 @@ class Occlusion(ShiftAnalysis):
     """Accuracy with patches of the image masked."""
 
     grids: Sequence[int] = (4, 8, 16)
-    """Patches along a side."""
+    """Numbers of patches along a side of the image."""
     shares: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-    """Of the patches, masked."""
+    """Shares of the patches to mask."""
 
     name = "occlusion"
     ids = ("A4.17",)
@@ -117,7 +117,7 @@ def patch_masks(
 
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("grid", "order", "Number of patches the image is cut into."),
+    Column("grid", "order", "Grid of patches, as `4 x 4`, or `all` for the mean."),
     Column(
         "share", "quantity", "Share of masked patches; 0 for clean images.", label="share masked"
     ),

@@ -55,7 +55,7 @@ COLUMNS = (
     Column(
         "site",
         "category",
-        "What is compared: the stream after the unit, what its branch adds, …",
+        "What is compared: `out`, `branch` or another of the sites.",
     ),
     *estimate(
         "Centred kernel alignment: 1 if equal up to rotation and scale, 0 if unrelated.",
@@ -76,11 +76,12 @@ class SimilarityTo(Analysis):
     """CKA of each unit with the same unit of another model."""
 
     to: str = ""
-    """Name of the other model, one of those given or not (default: the last one given)."""
+    """Name of the reference model, which need not be one of those given (default: the last one
+    given)."""
     estimator: Estimator = "unbiased"
-    """Of CKA: `unbiased` or `biased`."""
+    """`unbiased` (HSIC₁) or `biased` (HSIC₀)."""
     sites: tuple[Site, ...] = ("out",)
-    """What is compared, as in `cka`."""
+    """What to compare, as in `cka`."""
     _opened: list[Subject] = field(default_factory=list, init=False, repr=False, compare=False)
 
     name = "similarity_to"

@@ -313,24 +313,26 @@ COLUMNS = (
     Column(
         "distance",
         "quantity",
-        "Distance from the final weights, relative to that of the first checkpoint.",
+        "Distance r from the final weights, relative to that of the first checkpoint.",
         label="distance r",
     ),
     Column(
         "angle",
         "quantity",
-        "Angle between checkpoint and first checkpoint, seen from the final weights.",
+        "Angle θ between the checkpoint and the first one, seen from the final weights.",
         "°",
         "angle θ",
     ),
-    Column("towards", "quantity", "r cos θ: the part of r along the line from end to beginning."),
+    Column(
+        "towards", "quantity", "r cos θ: the part of r along the line from the end to the start."
+    ),
     Column("aside", "quantity", "r sin θ: the part of r at right angles to it."),
     Column("first", "quantity", "Coordinate on the first component.", label="first component"),
     Column("second", "quantity", "Coordinate on the second component.", label="second component"),
     Column("length", "quantity", "Norm of all parameters.", label="|w|"),
     Column("drawn", "category", "Whether the row is a checkpoint."),
     Column(
-        "angled", "category", "Whether the row is a checkpoint with an angle (all but the end)."
+        "angled", "category", "Whether the row is a checkpoint with an angle: all but the last."
     ),
     Column("listed", "category", "Whether the row is a component."),
     Column(

@@ -88,10 +88,10 @@ class Accuracy(Probe):
             Column(
                 "measure",
                 "category",
-                "top-1: the highest score is the label's; top-5: one of the five highest.",
+                "`top-1`: the label has the highest score; `top-5`: one of the five highest.",
             ),
-            Column("class", "order", f"The class, or {EVERY!r}."),
-            *estimate("Share of the images that the model has right.", label="accuracy"),
+            Column("class", "order", f"The class, or `{EVERY}`."),
+            *estimate("Share of images classified correctly.", label="accuracy"),
         )
         table, replicates = tabulate(
             [row for subject in subjects for row in self._rows(subject, sums)], columns
@@ -103,7 +103,7 @@ class Accuracy(Probe):
             Column(
                 "extreme",
                 "category",
-                f"Whether it is one of the {EXTREMES} hardest or {EXTREMES} easiest classes.",
+                f"Whether the class is one of the {EXTREMES} hardest or {EXTREMES} easiest.",
             ),
             Column(
                 "rank",
@@ -112,7 +112,11 @@ class Accuracy(Probe):
                 "%",
                 "classes, from the hardest to the easiest",
             ),
-            Column("ranked", "category", f"Whether it is one of {RANKED} rows to draw by rank."),
+            Column(
+                "ranked",
+                "category",
+                f"Whether the row is drawn by rank: where classes are more than {2 * EXTREMES}.",
+            ),
         )
         views = _views(len(self.setting.data.classes), seen)
         return Result(self.name, table, columns, views, replicates=replicates)

@@ -35,8 +35,8 @@ class AttentionDistance(PerHead):
     """Mean attention distance of heads, in pixels."""
 
     renormalise: bool = True
-    """Scale what a row gives to patches to sum to one; False counts tokens without a place as
-    distance zero."""
+    """Scale the attention that a query gives to patches so that it sums to one. `False` counts
+    tokens without a position as distance zero, as published code does."""
 
     name = "attention_distance"
     ids = ("A4.18", "SLC-09", "SLC-10", "VIT-13", "X-07")
@@ -60,7 +60,7 @@ class AttentionDistance(PerHead):
         Column(
             "elsewhere",
             "quantity",
-            "Share of attention that goes to tokens without a place, such as the class.",
+            "Share of attention that goes to tokens without a position, such as the class token.",
         ),
     )
     views: ClassVar[tuple[View, ...]] = (

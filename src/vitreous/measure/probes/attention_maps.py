@@ -58,16 +58,16 @@ TOKENS = ("prefix", "class", "distillation", "register", "query")
 """Kinds of tokens without a place, by the number that stands for each among the sums."""
 COLUMNS = (
     *UNIT_COLUMNS,
-    Column("image", "order", "The image, by its number among those inspected."),
-    Column("label", "category", "What the image shows, where that is known."),
-    Column("head", "order", "The head, or the mean of all heads."),
-    Column("tile", "category", "Whether its centre patch's attention is among the tiles."),
+    Column("image", "order", "Number of the image among those inspected."),
+    Column("label", "category", "Class of the image, where it is known."),
+    Column("head", "order", "Number of the head, or `mean` for the mean over heads."),
+    Column("tile", "category", "Whether the row is drawn as a tile."),
     Column("distance", "quantity", "Attention-weighted distance, mean over queries.", "pixels"),
     Column("entropy", "quantity", "Entropy of attention, mean over queries.", "bits"),
     Column(
         "elsewhere",
         "quantity",
-        "Share of attention that goes to tokens without a place, such as the class.",
+        "Share of attention that goes to tokens without a position, such as the class token.",
     ),
 )
 VIEWS = (
@@ -90,7 +90,7 @@ class AttentionMaps(Pictured):
     """Attention maps of a few images."""
 
     budget: int = 3_000_000
-    """Bytes that the maps of a model may take."""
+    """Maximum number of bytes that the maps of one model take."""
 
     name = "attention_maps"
     ids = ("A4.30", "CVT-16")

@@ -158,6 +158,7 @@ class Calibration(Probe):
         key=8,
     )
     bins: int = 10
+    """Number of bins of confidence, all equally wide."""
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -182,19 +183,23 @@ class Calibration(Probe):
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         columns = (
             Column("model", "category", "The model."),
-            Column("measure", "category", "What the value is."),
             Column(
-                "bin", "order", "The bin of confidence; empty where the value is about all images."
+                "measure",
+                "category",
+                "What the value is: a measure of the table above, or `gap` for a bin.",
             ),
             Column(
-                "overall", "category", "Whether the row is about all images, and not about a bin."
+                "bin", "order", "Range of confidence of the bin; empty in rows about all images."
             ),
+            Column("overall", "category", "Whether the row is about all images."),
             Column("binned", "category", "Whether the row is about a bin."),
-            Column("filled", "category", "Whether there are images in the bin."),
+            Column("filled", "category", "Whether the bin has images."),
             Column("confidence", "quantity", "Mean confidence of the images in the bin."),
-            *_with_ends("accuracy", "Share of the images in the bin that the model has right."),
-            *_with_ends("share", "Share of all images that are in the bin.", "share of the images"),
-            *estimate("The measure; of a bin, its mean confidence less its accuracy."),
+            *_with_ends("accuracy", "Accuracy on the images of the bin."),
+            *_with_ends(
+                "share", "Share of all images that fall into the bin.", "share of the images"
+            ),
+            *estimate("The measure; in rows about a bin, mean confidence minus accuracy."),
         )
         rows = [
             row

@@ -53,22 +53,34 @@ OWN = (
     Column(
         "site",
         "category",
-        "What of the unit is compared: the stream after it, what its branch adds, …",
+        "What is compared: `out`, `branch` or another of the sites.",
     ),
-    Column("layer", "order", "Unit and site in one word."),
+    Column("layer", "order", "Name of the unit, with the site where it is not `out`."),
 )
 COLUMNS = (
     *UNIT_COLUMNS,
     *OWN,
     *(
-        Column(f"other_{c.name}", c.kind, f"{c.says[:-1]}, for the other layer.")
+        Column(
+            f"other_{c.name}",
+            c.kind,
+            f"The same for the other layer: {c.says[0].lower()}{c.says[1:]}",
+        )
         for c in (*UNIT_COLUMNS, *OWN)
     ),
-    Column("pair", "category", "The model, or the two models, whose layers are compared."),
-    Column("within", "category", "Whether both layers are in one model."),
-    Column("across", "category", "Whether they are in two."),
-    Column("groups", "category", "Whether block structure compares stages or thirds of the model."),
-    Column("block_structure", "quantity", "CKA within groups of units less that across them."),
+    Column("pair", "category", "Name of the model, or of both models."),
+    Column("within", "category", "Whether both layers belong to one model."),
+    Column("across", "category", "Whether the layers belong to two models."),
+    Column(
+        "groups",
+        "category",
+        "What `block_structure` compares: `stages`, or `thirds` of a model with one stage.",
+    ),
+    Column(
+        "block_structure",
+        "quantity",
+        "Mean CKA of units of one group minus that of units of two groups; one value per model.",
+    ),
     Column("block_structure_low", "quantity", "Lower end of its 95 % interval."),
     Column("block_structure_high", "quantity", "Upper end of its 95 % interval."),
     *estimate(
@@ -108,12 +120,13 @@ class CKA(Probe):
     """CKA of any two units."""
 
     estimator: Estimator = "unbiased"
+    """`unbiased` (HSIC₁) or `biased` (HSIC₀)."""
     sites: tuple[Site, ...] = ("out",)
-    """What a unit hands on. Also 'branch', what it adds; 'after', the sum of skip and branch;
-    'norm', what its normalisation hands on; 'hidden', an MLP's hidden activations; and 'before' and
-    'skip'."""
+    """What to compare, any of `out` (output of the unit), `branch` (what it adds), `after` (sum of
+    skip and branch), `norm` (output of its normalisation), `hidden` (hidden activations of an MLP,
+    heads of attention side by side), `before` (input) and `skip`."""
     minibatch: int | None = 128
-    """Images that are compared with each other; 128 are enough. None for all (full-batch CKA)."""
+    """Images that are compared with each other; `None` compares all (full-batch CKA)."""
 
     name = "cka"
     ids = ("A4.10", "A4.11", "A4.12", "A4.13", "A4.24", "SLC-03", "SLC-04", "SLC-05", "HDV-39")

@@ -82,8 +82,9 @@ class Cost(Probe):
     )
     fleeting = ("value", "low", "high", "batch")
     images: int | None = None
-    """In a batch whose time is taken; 8 on a CPU and 64 on a GPU, if not given."""
+    """Images in a timed batch (default: 8 on a CPU, 64 on a GPU)."""
     repeats: int = 3
+    """Number of timed passes."""
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -112,16 +113,29 @@ class Cost(Probe):
             Column(
                 "gflops",
                 "quantity",
-                "Floating-point operations of one image, in billions.",
+                "Billions of floating-point operations per image; a multiply-add is two.",
                 label="GFLOPs",
             ),
-            Column("batch", "quantity", "Images in a batch whose time was taken."),
-            Column("device", "category", "Where the time was taken, and with how many threads."),
+            Column("batch", "quantity", "Images in a timed batch."),
+            Column("device", "category", "Device, and number of threads on a CPU."),
             Column(
-                "value", "quantity", "Images a second, the median of some passes.", label="images/s"
+                "value",
+                "quantity",
+                "Images per second: median over the timed passes.",
+                label="images/s",
             ),
-            Column("low", "quantity", "The slowest pass.", label="images/s, slowest"),
-            Column("high", "quantity", "The fastest pass.", label="images/s, fastest"),
+            Column(
+                "low",
+                "quantity",
+                "Images per second in the slowest pass.",
+                label="images/s, slowest",
+            ),
+            Column(
+                "high",
+                "quantity",
+                "Images per second in the fastest pass.",
+                label="images/s, fastest",
+            ),
         )
         rows = [_row(subject, self._itself(subject), sums) for subject in subjects]
         self._copies.clear()

@@ -91,20 +91,18 @@ class Equivariance(Probe):
     )
     columns = (
         *UNIT_COLUMNS,
-        Column(
-            "shift", "order", "By how many pixels the image moved, down and to the right.", "pixels"
-        ),
+        Column("shift", "order", "Shift of the image, down and to the right.", "pixels"),
         Column(
             "moved",
             "quantity",
-            "By how many positions the map has to move; nothing where positions are gone.",
+            "Positions that the map has to move; empty for units without a map.",
         ),
-        Column("still", "quantity", "The error if the map is taken to stay where it was."),
+        Column("still", "quantity", "Error against the map of the unshifted image, left in place."),
         Column("still_low", "quantity", "Lower end of the 95 % interval of `still`."),
         Column("still_high", "quantity", "Upper end of the 95 % interval of `still`."),
         *estimate(
-            "How far the map is from having moved along, 1 for unrelated maps.",
-            label="error of moving along",
+            "Error of the shifted map: 0 moves along exactly, 1 is as far as unrelated maps.",
+            label="equivariance error",
         ),
     )
     views = (
@@ -126,9 +124,10 @@ class Equivariance(Probe):
         ),
     )
     images: int = 8
-    """Of how many images, from the first."""
+    """Number of images to shift, from the first."""
     shifts: tuple[int, ...] = ()
-    """In pixels; where none is given, each model's own smallest."""
+    """Shifts in pixels (default: the smallest that moves all grids of a model by whole
+    positions)."""
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         if unit.grid is None or any(

@@ -121,14 +121,17 @@ class Filters(Probe):
         UNIT_COLUMNS[0],
         Column("component", "order", "Number of the component, 1 for the strongest."),
         Column(
-            "frequency", "quantity", "Mean spatial frequency: 0 flat, 1 from pixel to pixel.", "π"
+            "frequency",
+            "quantity",
+            "Mean spatial frequency: 0 is flat, 1 alternates from pixel to pixel.",
+            "π",
         ),
         Column(
             "overlap",
             "quantity",
-            "Share that lies within the principal components of the images' patches.",
+            "Share of the component that lies within the principal components of image patches.",
         ),
-        Column("chance", "quantity", "What the overlap of a direction drawn at random would be."),
+        Column("chance", "quantity", "Expected overlap of a random direction."),
         Column("value", "quantity", "Share of the energy of all filters.", label="share of energy"),
     )
     views = (
@@ -164,7 +167,7 @@ class Filters(Probe):
         ),
     )
     number: int = 28
-    """Components to show."""
+    """Number of components."""
 
     def unsuited(self, subject: Subject) -> str:
         filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])

@@ -116,22 +116,22 @@ class Fourier(Probe):
         Column(
             "cycles", "order", "Cycles per image, along the shorter side.", label="cycles per image"
         ),
-        Column("frequency", "quantity", "Frequency on the unit's own grid.", "π"),
+        Column("frequency", "quantity", "Frequency on the grid of the unit.", "π"),
         Column("highest", "category", "Whether it is the highest frequency of the map."),
         Column(
             "common",
             "category",
-            "Whether it has the highest number of cycles per image that all maps have.",
+            "Whether it is the highest number of cycles per image that all maps share.",
         ),
         Column(
             "change",
             "quantity",
-            "What the unit did: after it, less before it, at equal cycles per image.",
+            "Value after the unit minus that before it, at equal cycles per image.",
         ),
         Column("change_low", "quantity", "Lower end of the 95 % interval of the change."),
         Column("change_high", "quantity", "Upper end of the 95 % interval of the change."),
         *estimate(
-            "Log amplitude less that of frequency 0, mean over channels and images.",
+            "Log amplitude minus that of frequency 0, mean over channels and images.",
             label="Δ log amplitude",
         ),
     )
@@ -178,7 +178,8 @@ class Fourier(Probe):
         ),
     )
     nyquist: bool = False
-    """Go on to the corner, 1.0 π, which maps with even sides have and the paper leaves out."""
+    """Include the corner of the spectrum, 1.0π, which maps with even sides have and the paper
+    leaves out."""
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         if unit.grid is None:

@@ -44,7 +44,7 @@ class Gates(Probe):
         order=3,
     )
     columns = (
-        Column("head", "order", "The head."),
+        Column("head", "order", "Number of the head."),
         Column("mean", "quantity", "Mean over the heads of the unit.", label="mean gate"),
         Column("value", "quantity", "Share of positional attention, σ(λ).", label="gate"),
     )

@@ -55,15 +55,15 @@ EARLY = (3, 2)
 and 2."""
 COLUMNS = (
     *UNIT_COLUMNS,
-    Column("window", "order", "The window of heads, 0 for the most local."),
-    Column("heads", "category", "Its heads, from the most local to the most global."),
+    Column("window", "order", "Number of the window, 0 for the most local heads."),
+    Column("heads", "category", "Numbers of its heads, from the most local to the most global."),
     Column("distance", "quantity", "Mean attention distance of its heads.", "pixels"),
     Column("other_model", "category", "The convolutional model."),
     Column("other_unit", "order", "The unit of the convolutional model, by its module path."),
-    Column("other_stage", "order", "The stage of that unit."),
-    Column("other_depth", "quantity", "The depth of that unit."),
-    Column("pair", "category", "The two models."),
-    *estimate("Centred kernel alignment of the heads' outputs with the unit.", label="CKA"),
+    Column("other_stage", "order", "Stage of that unit."),
+    Column("other_depth", "quantity", "Depth of that unit."),
+    Column("pair", "category", "Names of both models."),
+    *estimate("Centred kernel alignment of the output of the heads with the unit.", label="CKA"),
 )
 MATRIX = View(
     "heatmap",
@@ -114,7 +114,7 @@ class LocalHeads(Probe):
     """CKA of heads with early convolutional units."""
 
     window: int | None = None
-    """Heads of a window; a third of all, rounded up, where not given."""
+    """Heads per window (default: a third of all, rounded up)."""
 
     name = "local_heads"
     ids = ("A4.25", "SLC-13")

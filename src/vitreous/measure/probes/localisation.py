@@ -63,22 +63,34 @@ patches."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column(
-        "down", "order", "How many places below the token the patch lies; above it where negative."
+        "down", "order", "Rows from the token down to the patch; negative if the patch lies above."
     ),
-    Column("right", "order", "How many places to the right of the token the patch lies."),
-    Column("distance", "quantity", "From the token's place to the patch, in sides of the image."),
-    Column("chance", "quantity", "Hit rate of a model whose tokens know nothing of their place."),
     Column(
-        "hit_rate", "quantity", "Share of inner tokens most similar to the patch at their place."
+        "right",
+        "order",
+        "Columns from the token to the patch on its right; negative if it lies to the left.",
+    ),
+    Column(
+        "distance",
+        "quantity",
+        "Distance between token and patch, as a share of the side of the image.",
+    ),
+    Column("chance", "quantity", "Hit rate by chance, 1 / number of patches."),
+    Column(
+        "hit_rate",
+        "quantity",
+        "Share of inner tokens whose most similar patch is their own; one value per model.",
     ),
     Column("hit_rate_low", "quantity", "Lower end of the 95 % interval of the hit rate."),
     Column("hit_rate_high", "quantity", "Upper end of the 95 % interval of the hit rate."),
-    Column("contrast", "quantity", "CKA with the patch at a token's place less that with others."),
+    Column(
+        "contrast",
+        "quantity",
+        "CKA with the token's own patch minus mean CKA with the others; one value per model.",
+    ),
     Column("contrast_low", "quantity", "Lower end of the 95 % interval of the contrast."),
     Column("contrast_high", "quantity", "Upper end of the 95 % interval of the contrast."),
-    *estimate(
-        "Centred kernel alignment of token and patch across images, mean over tokens.", label="CKA"
-    ),
+    *estimate("Centred kernel alignment of token and patch, mean over tokens.", label="CKA"),
 )
 """Chance, hit rate and contrast are those of the model, the same in each of its rows."""
 MAP = View(
@@ -154,8 +166,8 @@ class Localisation(Probe):
     """CKA of final tokens with the image at every position."""
 
     grid: int = 16
-    """Largest side of a map; finer ones are averaged down, so that models of different grids can be
-    compared on one."""
+    """Maximum number of rows and columns of a map; finer grids are averaged down. Set it to compare
+    models of different grids on one."""
 
     name = "localisation"
     ids = ("A4.22", "SLC-19", "SLC-20")

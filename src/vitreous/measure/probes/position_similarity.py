@@ -185,11 +185,15 @@ class PositionSimilarity(Probe):
     )
     columns = (
         UNIT_COLUMNS[0],
-        Column("table", "order", "The weights that hold the embeddings."),
-        Column("index", "category", "What sums up the similarities.", label="index"),
+        Column("table", "order", "Name of the parameter or buffer that holds the embeddings."),
+        Column("index", "category", "`distance`, `row` or `column`.", label="index"),
         Column("positions", "quantity", "Number of positions."),
-        Column("pictured", "category", "Whether it is the row that goes with the sheet of tiles."),
-        Column("value", "quantity", "The index: a rank correlation, or a difference of cosines."),
+        Column("pictured", "category", "Whether the row goes with the sheet of tiles."),
+        Column(
+            "value",
+            "quantity",
+            "The index: a rank correlation (`distance`) or a difference of cosines.",
+        ),
     )
     tiles = View(
         "tiles",

@@ -48,24 +48,26 @@ SHADE = 0.12
 """How much light falls on what does not count at all."""
 COLUMNS = (
     *UNIT_COLUMNS,
-    Column("image", "order", "The image, by its number among those inspected."),
-    Column("label", "category", "What the image shows, where that is known."),
-    Column("tile", "category", "Whether it is among the tiles: the last layer is."),
+    Column("image", "order", "Number of the image among those inspected."),
+    Column("label", "category", "Class of the image, where it is known."),
+    Column("tile", "category", "Whether the row is drawn as a tile: the last attention unit is."),
     Column(
         "elsewhere",
         "quantity",
-        "Share that rests on tokens without a place, such as the class token itself.",
+        "Share that stays on tokens without a position, such as the class token.",
     ),
     Column(
         "inside",
         "quantity",
-        "Share of what rests on patches that lies in the object's box, where that is known.",
+        "Share of the patches' total that lies in the object's box, where the box is known.",
     ),
-    Column("box", "quantity", "Share of the image that the box covers."),
+    Column(
+        "box", "quantity", "Share of the image that the box covers: `inside` of an even rollout."
+    ),
     Column(
         "value",
         "quantity",
-        "Patches that count, 2 to the entropy, as a share of all.",
+        "Effective number of patches, 2 to the entropy, as a share of all patches.",
         label="share of the image",
     ),
 )
@@ -104,8 +106,9 @@ class Rollout(Pictured):
     """Attention multiplied through all layers."""
 
     identity: bool = True
-    """Count the skip connections, as half of every layer."""
+    """Count the skip connection as half of every layer."""
     heads: Literal["mean", "max"] = "mean"
+    """How heads are combined: `mean` or `max`."""
 
     name = "rollout"
     ids = ("A4.27", "X-10", "VIT-16")

@@ -67,7 +67,7 @@ class SkipRatio(Probe):
         Column(
             "token",
             "category",
-            "Which tokens: the class token (or another in front) or the spatial ones.",
+            "Which tokens: `class` (or another prefix token), or `spatial`.",
         ),
         Column(
             "cosine",

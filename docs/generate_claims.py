@@ -1,0 +1,101 @@
+"""Write the tables of `claims.md`: papers, preconditions, roles, facts, columns of verdicts.
+
+    python docs/generate_claims.py
+
+A test compares the page with what this file would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).absolute().parent))
+
+from manual_tables import table, with_table
+
+from vitreous import claims
+from vitreous.claims.evidence import Evidence
+from vitreous.claims.facts import FACTS, MODELS
+from vitreous.claims.preconditions import KINDS
+from vitreous.claims.verdicts import judge
+from vitreous.commands.judge import verdict_rows
+
+PAGE = Path(__file__).absolute().parent / "reference" / "claims.md"
+
+REQUIRES = {
+    "accuracy": "every model in `of` classifies at least so many percent correctly",
+    "matched": "the models in `of` are at most so many points of accuracy apart",
+    "classes": "the images have at least so many classes",
+    "image": "the images have at least so many pixels a side",
+    "real": "real images, not generated ones",
+    "transfer": "the network was pre-trained on images of other classes",
+    "steps": "every model in `of` was trained for at least so many steps",
+    "rate_sum": "the learning rates of every model in `of` add up to at least so much",
+    "decay": 'weight decay of every model in `of` acts on these parameters only ("matrices")',
+    "note": "never met on images this small; its text says why",
+}
+COLUMNS = {
+    "claim": "id of the claim",
+    "paper": "authors and year",
+    "verdict": "one of the nine verdicts",
+    "seen_once": "whether it is based on fewer than three trainings",
+    "survives_holm": "whether the main effect stays certain when all claims are judged together",
+    "withdrawn": "whether the authors withdrew the finding",
+    "sentence": "the finding",
+    "effect": "number of the effect within the claim, from 1",
+    "role": "`main`, `supporting` or `noted`",
+    "label": "what the number is",
+    "value": "the measured number",
+    "low": "lower end of its 95 % interval",
+    "high": "upper end of its 95 % interval",
+    "null": "the value of no effect",
+    "direction": "`more`, `less` or `within`; empty if only noted",
+    "threshold": "the value from which on it is reproduced",
+    "reported": "the number in the paper",
+    "untrained": "the same number of untrained networks",
+    "trainings": "number of trainings",
+    "outcome": "outcome of this effect alone",
+    "data": "the images",
+    "scale": "`ten` or `hundred` classes, or `sanity` for the synthetic world",
+    "missing": "measurements that were not there",
+    "notes": "how the verdict came about",
+}
+
+
+def verdict_columns() -> list[str]:
+    """The columns that `vitreous claims judge` writes."""
+    [row, *_] = verdict_rows(judge(Evidence([]), claims.every_claim()[:1]))
+    return list(row)
+
+
+def page(text: str) -> str:
+    """The page with its tables from the code."""
+    papers = [
+        (
+            f"`{book.paper.key}`",
+            f"{book.paper.authors} {book.paper.year}, "
+            f"[arXiv:{book.paper.arxiv}](https://arxiv.org/abs/{book.paper.arxiv})",
+            str(len(list(book))),
+        )
+        for book in claims.every_book()[: len(claims.PAPERS)]
+    ]
+    assert set(REQUIRES) == set(KINDS)
+    assert list(COLUMNS) == verdict_columns()
+    for heading, head, rows in (
+        ("Claims and verdicts", ("key", "paper", "claims"), papers),
+        ("Preconditions", ("precondition", "requires"), _rows(REQUIRES)),
+        ("Roles", ("model word", "model"), _rows(MODELS)),
+        ("Facts", ("fact", "meaning"), _rows(FACTS)),
+        ("Verdict files", ("column", "meaning"), _rows(COLUMNS)),
+    ):
+        text = with_table(text, heading, table(head, rows))
+    return text
+
+
+def _rows(said: dict[str, str]) -> list[tuple[str, str]]:
+    return [(f"`{name}`", says) for name, says in said.items()]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,288 @@
+"""Write `command-line.md`: every command with its arguments and options, from the command line.
+
+    python docs/generate_commands.py
+
+What each option means, and its default, is what `--help` says. Examples are here; a test gives
+them to the command line, and compares the page with what this file would write.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).absolute().parent))
+
+from manual_tables import table
+
+from vitreous.cli import app
+from vitreous.measure import analyses
+
+PAGE = Path(__file__).absolute().parent / "reference" / "command-line.md"
+
+INTRODUCTION = """# Command line
+
+`vitreous --help` lists the commands, `vitreous COMMAND --help` the options of one. Names of models,
+data, probes and recipes are checked before torch is imported, so a typing mistake is reported
+within a second. Options that take several values take them after one another
+(`--probes cka variance`); options that may be repeated are given again (`--set a=1 --set b=2`).
+`vitreous --version` prints the version, and `--debug` shows the traceback of an error.
+
+```console
+$ vitreous inspect nano:vit --probes acuracy
+There is no probe 'acuracy'. Did you mean accuracy
+```
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | the report was written, but a part of it could not be drawn: one line for each part |
+| 2 | a mistake that you can fix: one sentence says what was asked, what was found and what to do |
+| 70 | a bug in Vitreous; `--debug` shows the traceback |
+| 130 | interrupted with Ctrl-C |
+
+This page is written by `docs/generate_commands.py`.
+"""
+
+EXAMPLES = {
+    "--address": "--address auto",
+    "--all": "--all",
+    "--also": "--also nano",
+    "--analyses": "--analyses lesion hessian",
+    "--approximate": "--approximate",
+    "--batch": "--batch 32",
+    "--book": "--book my_findings.py:BOOK",
+    "--classes": "--classes names.txt",
+    "--crop": "--crop 0.875",
+    "--data": "--data photos",
+    "--deep": "--deep",
+    "--device": "--device cuda:1",
+    "--dry-run": "--dry-run",
+    "--executor": "--executor ray",
+    "--figures": "--figures figures",
+    "--filter": "--filter '*convnext*'",
+    "--fraction": "--fraction 0.1",
+    "--full": "--full",
+    "--head": "--head 2",
+    "--image": "--image 224x160",
+    "--interpolation": "--interpolation bicubic",
+    "--iso": "--iso samples",
+    "--limit": "--limit 64",
+    "--mean": "--mean 0.485 0.456 0.406",
+    "--no-compile": "--no-compile",
+    "--only": "--only HDV-26,SLC-03",
+    "--open": "--open",
+    "--out": "--out report.html",
+    "--paper": "--paper VIT",
+    "--port": "--port 8080",
+    "--pretrained": "--pretrained",
+    "--probes": "--probes cka my_probe.py:TokenNorm",
+    "--query": "--query 3,4",
+    "--quiet": "--quiet",
+    "--recipe": "--recipe hdv_cifar",
+    "--results": "--results numbers",
+    "--role": "--role my_model='vit pool=gap'",
+    "--rollout": "--rollout",
+    "--root": "--root downloads",
+    "--scale": "--scale small",
+    "--seed": "--seed 1",
+    "--seeds": "--seeds 3",
+    "--set": "--set cka.estimator=biased",
+    "--size": "--size 300",
+    "--skip-corrupt": "--skip-corrupt",
+    "--split": "--split val",
+    "--std": "--std 0.229 0.224 0.225",
+    "--study": "--study zoo",
+    "--teacher": "--teacher run:runs/teacher",
+    "--test-size": "--test-size 100",
+    "--top": "--top 3",
+    "--unit": "--unit blocks.5.attn",
+    "--until": "--until 25",
+    "--upright": "--upright",
+    "--weights": "--weights last.pth",
+    "--workers": "--workers 4",
+}
+OWN_EXAMPLES = {
+    "--out": {
+        "anatomy": "--out anatomy.svg",
+        "claims judge": "--out verdicts.csv",
+        "data": "--out sheet.png",
+        "live": "--out reports",
+        "pack": "--out evidence.zip",
+        "show": "--out photo.png",
+        "study": "--out studies/cifar10",
+        "train": "--out runs/first",
+        "unpack": "--out studies/cifar10",
+    },
+    "--set": {"lesion": "--set what=skips", "train": "--set epochs=20"},
+    "--image": {"study": "--image 32"},
+    "--device": {"study": "--device cpu"},
+}
+"""Where a command writes or takes something else."""
+ARGUMENTS = {
+    "ARCHIVES": "evidence.zip",
+    "FOLDER": "studies/cifar10",
+    "ID": "VIT-13",
+    "MODEL": "nano:vit",
+    "MODELS": "nano:vit",
+    "NAME": "world:shapes",
+    "PHOTO": "photo.jpg",
+}
+SNIPPETS = {
+    "anatomy": """```console
+$ vitreous anatomy nano:resnet --out resnet.json
+■ conv
+Wrote resnet.json
+```
+""",
+    "data": """```console
+$ vitreous data world:shapes --split test --size 100 --out shapes.png
+images       100 of 32×32
+Wrote shapes.png
+$ vitreous data fodler:photos
+There is no source of images 'fodler'. Did you mean folder?
+```
+""",
+    "list probes": """```console
+$ vitreous list probes
+accuracy … Top-1 and top-5 accuracy
+```
+""",
+}
+"""Commands that are run, with a part of what they print."""
+MORE = {
+    "anatomy": "[Look at a model's structure](../how-to/open.md)",
+    "claims judge": "[Claims and verdicts](claims.md)",
+    "data": "[Datasets](data.md)",
+    "inspect": "[Probes](probes/index.md), [analyses](analyses/index.md)",
+    "show": "[Show a photo](../how-to/show.md)",
+    "study": "[Studies](../how-to/study.md), [study folder](formats.md#study-folder)",
+    "train": "[Recipes](recipes.md), [run folder](formats.md#run-folder)",
+}
+"""Pages that say more."""
+ONE_ANALYSIS = "lesion"
+"""The analysis whose options stand for all: the table has their common ones."""
+
+
+def commands(parent: Any = app, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command by its words, `claims list`, those of analyses left out."""
+    for name in parent:
+        command = parent[name]
+        if name.startswith("-") or (not words and name in analyses.own_names()):
+            continue
+        if command.default_command is None:
+            yield from commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name)), command
+
+
+def arguments(command: Any) -> list[Any]:
+    """The arguments and options of a command, in the order of `--help`."""
+    found = command.assemble_argument_collection(
+        parse_docstring=True, default_parameter=app.default_parameter
+    )
+    return [each for each in found if each.show]
+
+
+def help_of(argument: Any) -> str:
+    return " ".join((argument.parameter.help or "").split())
+
+
+DEFAULT = re.compile(r" ?\(default: ([^()]*(?:\([^()]*\)[^()]*)*)\)")
+
+
+def default_of(argument: Any) -> str:
+    """The default as `--help` says it; for a flag that says nothing, off."""
+    said = DEFAULT.search(help_of(argument))
+    if said is not None:
+        return said[1]
+    if argument.index is not None:
+        return "required" if argument.required else "none"
+    return "off" if argument.hint is bool else "none"
+
+
+def example_of(words: str, option: str) -> str:
+    return OWN_EXAMPLES.get(option, {}).get(words, EXAMPLES[option])
+
+
+def row(words: str, argument: Any) -> tuple[str, str, str]:
+    """Name, default, meaning and example of an argument or an option."""
+    name = argument.names[0]
+    says = DEFAULT.sub("", help_of(argument))
+    if argument.index is not None:
+        return f"`{name}`", default_of(argument), says
+    example = example_of(words, name)
+    return (
+        f"`{name}`",
+        default_of(argument),
+        says + (f" Example: `{example}`" if example != name else ""),
+    )
+
+
+def prose(text: str) -> tuple[str, list[str]]:
+    """The first paragraph of a command's docstring, and its examples as commands."""
+    paragraphs = [" ".join(each.split()) for each in text.split("Parameters\n")[0].split("\n\n")]
+    examples = [each.partition(": ")[2] for each in paragraphs if ": vitreous " in each]
+    plain = [each for each in paragraphs if each and ": vitreous " not in each]
+    return "\n\n".join(_code(each) for each in plain), examples
+
+
+def _code(text: str) -> str:
+    """Options and commands within prose, set as code."""
+    text = re.sub(r"(torchrun .*)$", r"`\1`", text)
+    return re.sub(r"(?<![`\w-])(--[a-z-]+)(?![\w`-]|.*`$)", r"`\1`", text)
+
+
+def section(words: str, command: Any) -> str:
+    says, examples = prose(command.help or "")
+    parts = [f"## {words}", says]
+    shown = [each for each in examples if each not in SNIPPETS.get(words, "")]
+    if shown:
+        lines = [fill(f"$ {each}", 84, subsequent_indent="    ") for each in shown]
+        parts.append(
+            "\n".join(["```text", *(each.replace("\n", " \\\n") for each in lines), "```"])
+        )
+    if words in SNIPPETS:
+        parts.append(SNIPPETS[words].rstrip())
+    rows = [row(words, each) for each in arguments(command)]
+    if rows:
+        parts.append(table(("argument or option", "default", "meaning"), rows).rstrip())
+    if words in MORE:
+        parts.append(f"More: {MORE[words]}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def analyses_section() -> str:
+    """The commands of analyses, which have the same options."""
+    tables = {
+        name: [row(ONE_ANALYSIS, each) for each in arguments(app[name])]
+        for name in analyses.own_names()
+    }
+    assert all(each == tables[ONE_ANALYSIS] for each in tables.values())
+    names = [
+        (f"[{name}](analyses/{name}.md)", analyses.summary(name)) for name in analyses.own_names()
+    ]
+    return "\n\n".join([
+        "## Analyses",
+        "Each analysis is a command. All have these options; `--set` takes the options of the "
+        "analysis,\nwhich are on its page and in its `--help`. An analysis of your own is a "
+        "command, too:\n`vitreous my_analysis.py:Mirror nano:vit`.",
+        "```text\n$ vitreous lesion nano:vit nano:resnet --set what=skips --out lesion.html\n```",
+        table(("command", "measures"), names).rstrip(),
+        table(("argument or option", "default", "meaning"), tables[ONE_ANALYSIS]).rstrip(),
+    ]) + "\n"  # fmt: skip
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(
+        [INTRODUCTION, *(section(*each) for each in sorted(commands())), analyses_section()]
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

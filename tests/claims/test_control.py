@@ -1,0 +1,76 @@
+"""Networks before training are measured beside those inspected, for the verdicts alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vitreous import Inspection, claims
+from vitreous.claims.loading import load_evidence
+from vitreous.claims.verdicts import Verdict, judge
+from vitreous.cli import main
+from vitreous.commands.judge import judge_inspection
+from vitreous.model_names import before_training
+
+GLOBAL = "VIT-14"
+"""Heads of the first layer are global, which those of an untrained network are as well."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of results of a bundled model."""
+    folder = tmp_path_factory.mktemp("control")
+    given = ("--probes", "attention_distance", "accuracy", "--limit", "64", "--device", "cpu")
+    where = ("--out", str(folder / "report.html"), "--results", str(folder / "numbers"))
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", "nano:vit", *given, *where])
+    assert end.value.code == 0
+    return folder
+
+
+def verdict(verdicts: list[Verdict]) -> Verdict:
+    return next(each for each in verdicts if each.claim.id == GLOBAL)
+
+
+def test_it_is_measured_and_judged_but_not_shown(home: Path) -> None:
+    found = Inspection.load(home / "numbers")
+    assert found.control is not None
+    assert list(found.control) == ["attention_distance"]  # untrained accuracy is chance
+    assert list(found.control.anatomies) == ["nano:vit@initial"]
+    assert list(found.anatomies) == ["nano:vit"]
+    assert "@initial" not in (home / "report.html").read_text().partition("<main")[2]
+    judgement = judge_inspection(found, {})
+    assert judgement is not None
+    assert verdict(list(judgement.verdicts)).outcome == "holds untrained"
+    stored = judge(load_evidence(home / "numbers"), claims.every_claim())
+    assert verdict(stored).outcome == "holds untrained"
+
+
+def test_where_it_is_missing_the_verdict_says_so(home: Path) -> None:
+    found = Inspection.load(home / "numbers")
+    found.control = None
+    judgement = judge_inspection(found, {})
+    assert judgement is not None
+    without = verdict(list(judgement.verdicts))
+    assert without.outcome == "reproduced"
+    assert "may be a property of the architecture" in without.notes[0]
+
+
+def test_a_control_follows_its_inspection(home: Path, tmp_path: Path) -> None:
+    """Joined with others it is kept, and replaced results do not keep that of older ones."""
+    found = Inspection.load(home / "numbers")
+    assert (found | Inspection({})).control is found.control
+    assert (Inspection({}) | found).control is found.control
+    folder = found.save(tmp_path / "numbers")
+    assert Inspection.load(folder).control is not None
+    Inspection(found, found.left_out, found.anatomies).save(folder)
+    assert Inspection.load(folder).control is None
+
+
+def test_which_models_have_a_beginning(tmp_path: Path) -> None:
+    weights = tmp_path / "run" / "weights"
+    weights.mkdir(parents=True)
+    (weights / "initial-1-of-2.safetensors").touch()
+    names = ["resnet18", "nano:vit", "nano:vit@warmup", f"run:{tmp_path / 'run'}", "run:nowhere"]
+    assert before_training(names) == ["nano:vit@initial", f"run:{tmp_path / 'run'}@initial"]
