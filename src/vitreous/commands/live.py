@@ -5,6 +5,7 @@ from __future__ import annotations
 import webbrowser
 from importlib.util import find_spec
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -96,7 +97,8 @@ def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
         if options.open:
             webbrowser.open(running.url)
         while running.alive:
-            running.wait(3600)
+            # Not Thread.join: Ctrl-C in it makes Python 3.11 believe that the thread has ended.
+            sleep(0.5)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("Stopped.") from None
     finally:

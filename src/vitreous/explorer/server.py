@@ -10,7 +10,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from logging import getLogger
 from pathlib import Path
 from typing import Any
@@ -213,7 +213,7 @@ def answering(endpoint: Endpoint) -> Endpoint:
         try:
             return await endpoint(request)
         except HTTPException as error:
-            return _error(error.status_code, error.detail)
+            return _error(error.status_code, error.detail, error.headers)
         except Stale as error:
             return _error(409, str(error))
         except QueueFull as error:
@@ -235,7 +235,9 @@ def answering(endpoint: Endpoint) -> Endpoint:
 
 async def read_body(request: Request, most: int) -> bytes:
     """The body of a request, which is refused as soon as it turns out to be too large."""
-    too_large = HTTPException(413, f"At most {most:,} bytes can be sent here.")
+    # closed, so that the rest is not even received
+    closing = {"connection": "close"}
+    too_large = HTTPException(413, f"At most {most:,} bytes can be sent here.", closing)
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length[:20]) > most:
         raise too_large
@@ -278,8 +280,8 @@ def _json(answer: Any) -> Response:
     return Response(json.dumps(answer, allow_nan=False), 200, None, JSON)
 
 
-def _error(status: int, sentence: str) -> Response:
-    return Response(json.dumps({"error": sentence}), status, None, JSON)
+def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json.dumps({"error": sentence}), status, headers, JSON)
 
 
 def _file(file: PageFile) -> Response:
@@ -325,14 +327,6 @@ class Running:
     def alive(self) -> bool:
         """Whether the server still runs."""
         return not self._ended.is_set()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for the server to end, at most so long.
-
-        An event, because Ctrl-C during `Thread.join` makes Python 3.11 believe the thread has
-        ended.
-        """
-        self._ended.wait(seconds)
 
     def stop(self) -> None:
         """Stop what is computed, close the port and end both threads; calling it again is fine."""
