@@ -36,6 +36,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	@echo "Looking into four small trained models; nothing is downloaded ..."
 	@OMP_NUM_THREADS=1 $(BIN)/vitreous inspect $(MODELS) --data world:shapes --also nano --out demo/report.html
+	@echo "Now explore two of them in your browser: $(BIN)/vitreous live nano:vit nano:resnet --open"
 
 lint: $(READY)
 	@echo "ruff and mypy ..."

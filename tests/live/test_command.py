@@ -38,6 +38,7 @@ def test_from_start_to_ctrl_c_in_the_middle_of_a_measurement(
         threading.Thread(target=browse, args=(url,)).start()
 
     monkeypatch.setattr("webbrowser.open", open_browser)
+    monkeypatch.setattr("gc.freeze", lambda: None)  # other tests go on in this process
     words = ["live", "nano:vit", "--limit", "64", "--open", "--out", str(tmp_path / "new")]
     assert launch(*words) == 130
     assert seen == ["nano:vit"]

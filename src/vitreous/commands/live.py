@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import webbrowser
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,6 +85,8 @@ def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
     """Serve the page until Ctrl-C."""
     from vitreous.explorer.server import start  # Starlette and uvicorn come with it
 
+    gc.collect()
+    gc.freeze()  # a collection would walk torch's objects, too, and take a quarter of a second
     running = start(explorer, options.port, folder=folder)
     screen = console()
     names = " and ".join(each.subject.name for each in explorer.models)

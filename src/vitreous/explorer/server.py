@@ -358,7 +358,8 @@ def start(
 
 def bind(port: int) -> socket.socket:
     """A socket on the loopback interface, which other machines cannot reach."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With the protocol named asyncio switches off Nagle's algorithm, which costs 40 ms an answer.
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind(("127.0.0.1", port))
