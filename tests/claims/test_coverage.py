@@ -16,15 +16,16 @@ import pytest
 from scipy import stats
 
 from claims.simulated import (
+    CHUNK,
     MONTE_CARLO,
     STUDIES,
     Intervals,
     World,
-    chunks,
     intervals,
-    joined,
     resampled,
     score_intervals,
+    simulate,
+    worlds,
 )
 from vitreous.claims.effects import Direction, Effect
 from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity, side_by_side
@@ -34,10 +35,6 @@ from vitreous.claims.student import LEVEL, critical_value, part_between
 NULLS_OF_SHARES = (0.25, 0.5)
 SEEDS = pytest.mark.parametrize("seeds", [3, 5])
 BETWEEN = pytest.mark.parametrize("between", [0.0, 0.1, 1.0])
-
-
-def simulate(study: Callable[[World], Intervals]) -> Intervals:
-    return joined(study(World(rng)) for rng in chunks(7))
 
 
 # Coverage.
@@ -64,7 +61,7 @@ def test_whatever_part_of_the_variance_is_over_images(seeds: int) -> None:
 @BETWEEN
 def test_mean(seeds: int, between: float) -> None:
     """From image noise alone to differences between trainings that are ten times as large."""
-    found = simulate(lambda world: intervals(world.measure(1.0, seeds, between)))
+    found = simulate(lambda world: intervals(world.measure(1, 1.0, seeds, between)))
     assert 0.95 - MONTE_CARLO <= found.cover(1.0) <= 0.97
 
 
@@ -72,7 +69,7 @@ def test_mean(seeds: int, between: float) -> None:
 @BETWEEN
 def test_difference_of_models_on_the_same_images(seeds: int, between: float) -> None:
     def study(world: World) -> Intervals:
-        one, other = (world.measure(truth, seeds, between) for truth in (2.0, 1.0))
+        one, other = (world.measure(model, 3.0 - model, seeds, between) for model in (1, 2))
         return intervals(one - other)
 
     assert 0.95 - MONTE_CARLO <= simulate(study).cover(1.0) <= 0.97
@@ -81,7 +78,7 @@ def test_difference_of_models_on_the_same_images(seeds: int, between: float) -> 
 @SEEDS
 def test_ratio(seeds: int) -> None:
     def study(world: World) -> Intervals:
-        one, other = (world.measure(truth, seeds, 0.05, own=0.3) for truth in (3.0, 2.0))
+        one, other = (world.measure(m, 4.0 - m, seeds, 0.05, own=0.3) for m in (1, 2))
         return intervals(one / other, ratio=True)
 
     assert 0.95 - MONTE_CARLO <= simulate(study).cover(1.5) <= 0.97
@@ -94,8 +91,7 @@ def test_proportion_of_images(seeds: int, accuracy: float) -> None:
     hard = stats.norm.ppf(accuracy)
 
     def study(world: World) -> Intervals:
-        noise = world.rng.standard_normal((len(world.images), seeds, world.images.shape[-1]))
-        right = 0.8 * world.images + 0.6 * noise < hard
+        right = 0.8 * world.draw(0, 1) + 0.6 * world.draw(1, seeds) < hard
         return intervals(resampled(right.astype(np.float64)))
 
     assert 0.94 <= simulate(study).cover(accuracy) <= 0.97
@@ -213,17 +209,18 @@ def test_three_settings_cannot_come_nearer() -> None:
 
 
 def difference(world: World, seeds: int, truth: float = 0.0) -> Intervals:
-    return intervals(world.measure(1.0 + truth, seeds) - world.measure(1.0, seeds))
+    return intervals(world.measure(1, 1.0 + truth, seeds) - world.measure(2, 1.0, seeds))
 
 
 def ratio(world: World, seeds: int, truth: float = 0.0) -> Intervals:
-    one, other = (world.measure(level, seeds, own=0.3) for level in (3 * np.exp(truth), 3.0))
-    return intervals(one / other, ratio=True)
+    one = world.measure(1, 3 * np.exp(truth), seeds, own=0.3)
+    return intervals(one / world.measure(2, 3.0, seeds, own=0.3), ratio=True)
 
 
 def share_difference(world: World, seeds: int, truth: float = 0.0) -> Intervals:
     """Of twelve units of each model."""
-    one, other = (world.rng.binomial(12, p, (1000, seeds)) / 12 for p in (0.5 + truth, 0.5))
+    rng = np.random.default_rng([9, world.number])
+    one, other = (rng.binomial(12, p, (CHUNK, seeds)) / 12 for p in (0.5 + truth, 0.5))
     few = FewUnits("share", 12)
     known = sum(few.variance(few.shrink(each.mean(1), seeds)) for each in (one, other))
     return intervals((one - other)[..., None], known=known)
@@ -231,14 +228,15 @@ def share_difference(world: World, seeds: int, truth: float = 0.0) -> Intervals:
 
 def least(world: World, seeds: int, truth: float = 0.0) -> Intervals:
     """One model against the better of two others, as `least_of` does it."""
-    one, two, three = (world.measure(1.0, seeds) for _ in range(3))
+    one, two, three = (world.measure(model, 1.0, seeds) for model in (1, 2, 3))
     both = np.stack([one - three, two - three]) + truth
     return intervals(_chosen(both, both[..., 0].mean(-1).argmin(0)))
 
 
 def apart(world: World, seeds: int, truth: float = 0.0) -> Intervals:
     """The best of three models minus the worst, as `largest_difference` does it."""
-    models = np.stack([world.measure(1.0 + level, seeds) for level in (0.0, truth / 2, truth)])
+    levels = (1.0, 1.0 + truth / 2, 1.0 + truth)
+    models = np.stack([world.measure(i, level, seeds) for i, level in enumerate(levels, 1)])
     means = models[..., 0].mean(-1)
     return intervals(_chosen(models, means.argmax(0)) - _chosen(models, means.argmin(0)))
 
@@ -315,10 +313,9 @@ def test_the_best_of_five_is_compared_with_what_chance_gives(seeds: int, between
         return np.asarray(row[..., 1:].max(axis) - row[..., 0])
 
     certain = []
-    for number in range(2):
-        world = World(np.random.default_rng(number))
-        models = [world.measure(1.0, seeds, between) for _ in range(6)]
-        for study in range(0, 1000, 2):
+    for world in worlds()[:5]:
+        models = [world.measure(model, 1.0, seeds, between) for model in range(1, 7)]
+        for study in range(CHUNK):
             row = side_by_side([Quantity(dict(enumerate(each[study]))) for each in models])
             certain.append(estimate_effect(beyond_chance(row, lead)).p_value(0.0) < LEVEL)
     assert np.mean(certain) <= LEVEL + 0.014  # two standard errors of 1,000 studies
@@ -332,7 +329,7 @@ def units(share: float) -> Array:
 def test_vectors_and_quantities_agree() -> None:
     """What is simulated here is what `estimate_effect` computes."""
     rng = np.random.default_rng(0)
-    rows = World(rng).measure(1.0, 3)[:5]
+    rows = World(0).measure(1, 1.0, 3)[:5]
     assert rows.shape[-1] == 1 + REPLICATES
     shares, others = rng.integers(0, 13, (2, 5, 3)) / 12
     few = FewUnits("share", 12)
@@ -349,4 +346,6 @@ def test_vectors_and_quantities_agree() -> None:
             (share - other, differences),
         ):
             one = estimate_effect(quantity)
-            assert (one.value, one.low, one.high) == pytest.approx([e[number] for e in several])
+            assert (one.value, one.low, one.high) == pytest.approx(
+                [several.value[number], several.low[number], several.high[number]]
+            )

@@ -69,8 +69,8 @@ def expected_calibration_error(
     if n < 2:
         return Interval(plain, np.nan, np.nan)
     value = _root(lambda total: bins.expected_ece(total) - plain)
-    low = _root(lambda total: float(np.quantile(bins.simulated_ece(total), 0.975)) - plain)
-    high = _root(lambda total: float(np.quantile(bins.simulated_ece(total), 0.025)) - plain)
+    low = _root(lambda total: _quantile(bins.simulated_ece(total), 0.975) - plain)
+    high = _root(lambda total: _quantile(bins.simulated_ece(total), 0.025) - plain)
     return Interval(value, min(low, value), max(high, value))
 
 
@@ -85,11 +85,18 @@ def _root(rising: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
+def _quantile(values: Array, share: float) -> float:
+    """Return what `np.quantile` does, in a fifth of its time for so few values."""
+    place = share * (len(values) - 1)
+    below = int(place)
+    one, next_one = np.partition(values, (below, below + 1))[below : below + 2]
+    return float(one + (place - below) * (next_one - one))
+
+
 @cache
 def _normal(bins: int) -> Array:
-    """Return fixed normal numbers (DRAWS, bins), symmetric around 0."""
-    half = np.random.default_rng(bins).standard_normal((DRAWS // 2, bins))
-    return np.concatenate([half, -half])
+    """Return fixed normal numbers (bins, DRAWS / 2); those of the other half have the other sign."""
+    return np.random.default_rng(bins).standard_normal((DRAWS // 2, bins)).T.copy()
 
 
 @dataclass(frozen=True)
@@ -144,10 +151,11 @@ class _Bins:
         length = min(float((sizes**2 / moments).sum()), 1.0)
         # the factor that gives the noise the covariance diag(moments) − g gᵀ
         factor = (1 - np.sqrt(1 - length)) / length if length > 1e-12 else 0.5
-        normal = _normal(len(sizes))
-        along = normal @ (sizes / np.sqrt(moments))
-        noise = normal * np.sqrt(moments) - factor * along[:, None] * sizes
-        errors: Array = np.abs(sizes + noise / np.sqrt(self.n)).sum(1)
+        root = np.sqrt(moments)
+        mixing = np.diag(root) - factor * np.outer(sizes / root, sizes)
+        noise = (mixing / np.sqrt(self.n)).T @ _normal(len(sizes))
+        gaps = [sizes[:, None] + noise, sizes[:, None] - noise]
+        errors: Array = np.abs(np.concatenate(gaps, 1)).sum(0)
         return errors
 
 
