@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
-from studies.killing import started
+from processes import run_two
 from vitreous.measure.partial import Interrupted
 from vitreous.measure.streaming import Fetch, Pass
 
@@ -52,24 +50,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes save, which have been told of each other as torchrun tells them."""
     home = tmp_path_factory.mktemp("processes")
     begin(home / "kept-70", shards=1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    processes = []
-    for rank in ("0", "1"):
-        told = {**place, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}
-        processes.append(started(_inspect, home, told))
-    for process in processes:
-        process.join(240)
-    assert [process.exitcode for process in processes] == [0, 0]
+    run_two(_inspect, home)
     return home
 
 
-def _inspect(home: Path, told: dict[str, str]) -> None:
-    os.environ.update(told)
-    torch.set_num_threads(1)
+def _inspect(home: Path) -> None:
     for count in COUNTS:
-        look(count, home / f"kept-{count}").save(home / f"{count}-{told['RANK']}")
+        found = look(count, home / f"kept-{count}")
+        found.save(home / f"{count}-{os.environ['RANK']}")
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -1,46 +1,20 @@
-"""Processes that a test may kill, forked from a server that has imported everything."""
+"""What processes that a test may kill are at, and what they have left."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing import forkserver
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from processes import PATIENCE
 from vitreous.studies.measuring import evidence_folder
 from vitreous.studies.plan import Cell
 from vitreous.studies.running import is_finished
 
-PATIENCE = 240.0
-"""Seconds after which a test gives up; machines may be busy."""
 Files = dict[Path, tuple[int, int]]
-
-
-def ready() -> None:
-    """Let the server begin to import, without waiting for it."""
-    forkserver.set_forkserver_preload(["vitreous.studies.executors"])
-    forkserver.ensure_running()
-
-
-def started(work: Callable[..., Any], *given: Any) -> BaseProcess:
-    """In a process of its own, with this one's environment of now."""
-    ready()
-    process = multiprocessing.get_context("forkserver").Process(
-        target=_here, args=(dict(os.environ), work, *given), daemon=True
-    )
-    process.start()
-    return process
-
-
-def _here(environment: Mapping[str, str], work: Callable[..., Any], *given: Any) -> None:
-    os.environ.update(environment)
-    work(*given)
 
 
 def until(holds: Callable[[], bool]) -> None:

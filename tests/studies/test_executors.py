@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from studies.killing import alive, at_work, files, started, until
+from processes import started
+from studies.killing import alive, at_work, files, until
 from studies.tiny import cells, equal, tiny
 from vitreous.studies import executors, running
 from vitreous.studies.conduct import choose_executor

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from studies.killing import alive, at_work, below, files, opened, ready, started, until
+from processes import ready, started
+from studies.killing import alive, at_work, below, files, opened, until
 from studies.tiny import cells, equal, tiny
 from vitreous.errors import VitreousError
 from vitreous.studies import cell_records, executors, running

@@ -2,52 +2,44 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import multiprocessing
 from pathlib import Path
 
 import pytest
 import torch
 
-import vitreous
+from processes import ended, started
 from training.toy import RECIPE, go
 from vitreous.models import loading
 from vitreous.storage.run_folder import Run
-
-DDP = """
-import sys
-from training.test_distributed import WIDE
-from training.toy import go
-for sam in (None, 0.05):
-    go(f"{sys.argv[1]}/{sam}", WIDE.but(sam=sam))
-"""
 
 WIDE = RECIPE.but(
     ema=None, **{"model.drop_path": 0.0, "model.qkv_bias": False}
 )  # masks differ; a key's bias is noise
 
 
+def _launch(folder: Path) -> None:
+    """Start two processes as torchrun does: by its agent, which tells them of each other."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.1, start_method="fork",
+    )  # fmt: skip
+    elastic_launch(config, _train)(folder)
+
+
+def _train(folder: Path) -> None:
+    torch.set_num_threads(1)
+    for sam in (None, 0.05):
+        go(folder / str(sam), WIDE.but(sam=sam))
+
+
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
     """Mixing partners come from the other's half, SAM climbs along the mean gradient, 31 test
     images are shared."""
-    script = tmp_path / "train.py"
-    script.write_text(DDP)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        str(script),
-    ]
-    paths = [str(Path(vitreous.__file__).parents[1]), str(Path(__file__).parents[1])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert ended(started(_launch, tmp_path)) == [0]
     for sam in (None, 0.05):
         one = go(tmp_path / "one" / str(sam), WIDE.but(sam=sam))
         two = Run(tmp_path / str(sam))

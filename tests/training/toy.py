@@ -3,6 +3,8 @@ clipping, a running mean."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import torch
 
 from vitreous.config import Augment, Recipe
 from vitreous.data.dataset import Dataset
+from vitreous.training import loop
 from vitreous.training.loop import Trained, train
 
 RECIPE = Recipe(
@@ -58,3 +61,21 @@ def lines(trained: Trained) -> list[dict[str, Any]]:
         {key: value for key, value in each.items() if key not in timed}
         for each in trained.run.records()
     ]
+
+
+def train_and_die(folder: Path, deadly_write: int | None = None) -> None:
+    """Train in a process that dies before the given file gets its name. The state is saved after
+    every step, so that there are many places to be killed in."""
+    torch.set_num_threads(1)
+    loop.SAVE_EVERY = 0.0
+    left, fsync = [deadly_write], os.fsync
+
+    def fatal(fd: Any) -> None:
+        if left[0] is not None:
+            left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        fsync(fd)
+
+    os.fsync = fatal
+    go(folder)
