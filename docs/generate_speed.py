@@ -33,6 +33,11 @@ of several runs, the commands taking turns, with bytecode compiled. The photogra
 of which 2,000 differ, read from memory; processor time is that of all threads, and divided by the
 number of cores it is what an idle machine would need. The clock is given beside it, with the load
 of the machine at that time. `benchmarks/startup.py` and `benchmarks/decode.py` measure them again.
+
+The explorer's times go from a request of the page to the last byte of the answer, each with a
+state that was never asked for before. They were taken while other programs used the machine, so the
+clock counts waiting for them; processor time is that of server and client. `benchmarks/live.py`
+says what each action is.
 """
 
 
@@ -212,6 +217,30 @@ def startup(race: Race) -> Iterator[Row]:
         yield f"`vitreous {row['command']}`", found, f"{race['target_s']:g} s at most"
 
 
+def live(race: Race) -> Iterator[Row]:
+    others = {
+        "second": "another edit on top", "slide": "a slider", "image": "another image",
+        "click": "a click on a patch", "stream": "a unit's stream", "undo": "undo",
+    }  # fmt: skip
+    load = f"{min(race['load']):.0f} to {max(race['load']):.0f}"
+    for model in dict.fromkeys(row["model"] for row in race["rows"]):
+        rows = {row["action"]: row for row in race["rows"] if row["model"] == model}
+        edit = rows["edit"]
+        found = (
+            f"{edit['median_ms']:.0f} ms (median), {edit['p95_ms']:.0f} ms (95th percentile), "
+            f"{edit['min_ms']:.0f} ms (best), by the clock at a load of {load} on two cores; "
+            f"{edit['cpu_median_ms']:.0f} ms of processor time"
+        )
+        aims = race["targets_ms"].items()
+        aim = next((f"{most:g} ms at most" for name, most in aims if model.startswith(name)), "")
+        yield f"`vitreous live`, an edit of {model}", found, aim
+        listed = ", ".join(
+            f"{what} {rows[action]['median_ms']:.1f} ({rows[action]['p95_ms']:.0f})"
+            for action, what in others.items()
+        )
+        yield "The same model, ms by the clock, median (95th percentile)", listed, ""
+
+
 def convit(race: Race) -> Iterator[Row]:
     rows = {
         (row["case"], row["contender"]): row for row in race["rows"] if row["mode"] == "compiled"
@@ -231,7 +260,8 @@ def convit(race: Race) -> Iterator[Row]:
 RACES: dict[str, Callable[[Race], Iterator[Row]]] = {
     "battery": battery, "observe": observe, "cka": cka, "hessian": hessian, "landscape": landscape,
     "linear_probe": linear_probe, "corruptions": corruptions, "train": train, "stack": stack,
-    "world": world, "decode": decode, "startup": startup, "convit": convit,
+    "world": world, "decode": decode, "startup": startup, "live": live,
+    "convit": convit,
 }  # fmt: skip
 ONLY_GPU = {"convit"}
 """Whose CPU times say little: nobody trains it there."""

@@ -106,3 +106,4 @@ def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
         raise KeyboardInterrupt("Stopped.") from None
     finally:
         running.stop()
+        gc.unfreeze()
