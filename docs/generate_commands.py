@@ -155,12 +155,12 @@ accuracy … Top-1 and top-5 accuracy
 }
 """Commands that are run, with a part of what they print."""
 MORE = {
-    "anatomy": "[Look at a model's structure](../how-to/open.md)",
+    "anatomy": "[Open a model](../how-to/open.md)",
     "claims judge": "[Claims and verdicts](claims.md)",
     "data": "[Datasets](data.md)",
     "inspect": "[Probes](probes/index.md), [analyses](analyses/index.md)",
-    "show": "[Show a photo](../how-to/show.md)",
-    "study": "[Studies](../how-to/study.md), [study folder](formats.md#study-folder)",
+    "show": "[Show what a model looks at](../how-to/show.md)",
+    "study": "[Run a study](../how-to/study.md), [all studies](studies.md)",
     "train": "[Recipes](recipes.md), [run folder](formats.md#run-folder)",
 }
 """Pages that say more."""

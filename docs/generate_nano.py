@@ -58,7 +58,7 @@ augmentation, single precision, on one {device} with torch {torch} ({date}). Oth
 GPU, so the speeds in the records say nothing about speed. It is one seed each, and one image in
 {test_images:,} is 0.05 %.
 
-Each is a whole [run](training.md#run-folder): `recipe.json`, `metrics.jsonl` with a line per epoch
+Each is a whole [run](formats.md#run-folder): `recipe.json`, `metrics.jsonl` with a line per epoch
 (of the ConViT the gates, of it and the ViTs the locality of attention), versions, weights;
 `card.json` has the numbers of the table. To train them again and put them in the place of these:
 
