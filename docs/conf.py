@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parent / "_extensions"))
@@ -36,6 +37,7 @@ html_theme = "furo"
 html_title = "Vitreous"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/icon.svg"
 html_math_renderer = "svg"
 html_copy_source = False
 html_show_sourcelink = False
@@ -100,5 +102,24 @@ def _plain(
         )
 
 
-def setup(app: object) -> None:
-    app.connect("autodoc-process-docstring", _plain)  # type: ignore[attr-defined]
+_LABELS = {
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+    '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="On this page">',
+}
+"""What the theme leaves out and screen readers need."""
+
+
+def _label(app: Any, error: Exception | None) -> None:
+    """Complete the labels of the finished pages."""
+    for path in Path(app.outdir).rglob("*.html"):
+        text = labelled = path.read_text(encoding="utf-8")
+        for plain, complete in _LABELS.items():
+            labelled = labelled.replace(plain, complete)
+        if labelled != text:
+            path.write_text(labelled, encoding="utf-8")
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", _plain)
+    app.connect("build-finished", _label)

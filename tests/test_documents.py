@@ -190,16 +190,3 @@ def test_a_wrong_example_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixtur
     run_python(text.replace("3", "2"), line, document, {"__shown__": shown})
     with pytest.raises(AssertionError, match=r"9\.9\.9"):
         run_console("$ vitreous \\\n  --version\n9.9.9\n", capsys)
-
-
-@pytest.mark.filterwarnings("default")  # Sphinx counts its own; Python's are those of its parts
-def test_the_manual_builds_without_warnings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])  # docs/conf.py adds to it
-    build = pytest.importorskip("sphinx.cmd.build")
-    how = ["-q", "-W", "--keep-going", "-d", str(tmp_path / "trees")]
-    how += ["-D", "nb_execution_mode=off"]  # cells are run above, without starting kernels
-    code = build.main([*how, str(ROOT / "docs"), str(tmp_path / "html")])
-    assert code == 0, capsys.readouterr().err
-    assert "Specimen.observe" in (tmp_path / "html" / "reference" / "api.html").read_text()
