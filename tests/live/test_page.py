@@ -293,6 +293,24 @@ def test_a_slider_that_moves_fast_ends_where_it_was_let_go(tab: Page, servers: S
     tab.press("z", modifiers=2)
     settle(tab)
     assert "high_pass" not in fragment(tab), "one movement is one step"
+    slide(tab, "low_pass", 0.5, 1)
+    assert tab.value("document.querySelector('#undo').disabled"), "there and back is no step"
+
+
+def test_what_is_stale_is_aborted(tab: Page, servers: Servers) -> None:
+    """Of two edits in one breath the first request is given up, and the second is shown."""
+    live = servers["nano"]
+    visit(tab, f"{live.url}#unit=0:blocks.2.attn")
+    press = "dispatchEvent(new KeyboardEvent('keydown', { key: '%s' }))"
+    aborted = tab.value(
+        "(() => { const signals = []; const real = window.fetch; window.fetch = (url, options) => {"
+        " if (url === 'api/view') signals.push(options.signal); return real(url, options); };"
+        f" {press % 'o'}; {press % 's'}; return signals.map((each) => each.aborted); }})()"
+    )
+    assert aborted == [True, False]
+    specimen, plain = live.subject(0).specimen, live.prepared(0, 0)
+    edited = specimen.without("blocks.2.attn").without_skip("blocks.2.attn")
+    check_shares(tab, 0, shares(specimen, plain), shares(edited, plain))
 
 
 def test_small_maps_enlarge_under_the_pointer_and_can_be_chosen(

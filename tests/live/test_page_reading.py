@@ -143,6 +143,39 @@ def test_names_are_never_markup(tab: Page, tmp_path: Path) -> None:
         live.running.stop()
 
 
+@pytest.mark.parametrize("way", ["drop", "paste"])
+def test_images_can_be_dropped_and_pasted(tab: Page, servers: Servers, way: str) -> None:
+    visit(tab, servers["nano"].url)
+    event = {
+        "drop": "new DragEvent('drop', { dataTransfer: moved, bubbles: true, cancelable: true })",
+        "paste": "new ClipboardEvent('paste', { clipboardData: moved, bubbles: true })",
+    }
+    tab.value(
+        "(async () => { const canvas = new OffscreenCanvas(40, 30);"
+        " canvas.getContext('2d').fillRect(5, 5, 20, 10); const moved = new DataTransfer();"
+        f" moved.items.add(new File([await canvas.convertToBlob()], '{way}ped.png'));"
+        f" document.querySelector('#plate').dispatchEvent({event[way]}); }})()"
+    )
+    tab.wait("location.hash.includes('image=u')")
+    settle(tab)
+    assert text(tab, "#label") == f"{way}ped.png"
+    assert len(shown_shares(tab)) == 5
+
+
+def test_a_model_without_scores_says_so(tab: Page) -> None:
+    live = serve({"features": timm.create_model("resnet18", num_classes=0)}, images=4)
+    try:
+        visit(tab, f"{live.url}#unit=0:layer2.0")
+        tab.press("o")
+        settle(tab)
+        assert "score" in text(tab, ".card .verdict")
+        assert shown_shares(tab) == {}
+        # timm begins with residual branches that are zero
+        assert "not changed by the edits" in text(tab, ".stream .caption")
+    finally:
+        live.running.stop()
+
+
 def test_from_exploring_to_measuring_until_the_server_has_gone(tab: Page, tmp_path: Path) -> None:
     """The cost of an edit, the view as a report and as Python, and then nobody answers."""
     live = serve(["nano:resnet"], images=12, folder=tmp_path)

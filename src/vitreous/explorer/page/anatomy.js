@@ -1,5 +1,6 @@
 // The anatomy as the control: one row a block, a chip for each unit. Click to observe, switch off, and more.
 import { $, $$, make } from "./drawing.js";
+import { typing } from "./keys.js";
 import { openMenu } from "./menu.js";
 import { ACTIONS, KINDS, SHORT, TITLES, describeUnit } from "./words.js";
 
@@ -58,12 +59,14 @@ class ModelAnatomy {
 
   chip(unit) {
     const mark = make("span", { class: "mark" });
-    const button = make("button", { type: "button", class: `chip kind-${unit.kind}`, tabindex: -1, title: `${unit.name}: ${describeUnit(unit)}` },
+    const attributes = { type: "button", class: `chip kind-${unit.kind}`, tabindex: -1 };
+    const button = make("button", attributes,
       make("span", { class: "kind", "data-short": SHORT[unit.kind] ?? KINDS[unit.kind] }, KINDS[unit.kind]), mark);
     button.addEventListener("click", () => this.observe(unit));
     const off = unit.edits.includes("off");
     // for the pointer only: the keyboard has a letter, and screen readers have the buttons above
-    const power = make("button", { type: "button", class: "power", tabindex: -1, "aria-hidden": true, hidden: !off, title: `Switch off ${unit.name} (O)` }, powerIcon());
+    const title = `Switch off ${unit.name} (O)`;
+    const power = make("button", { type: "button", class: "power", tabindex: -1, "aria-hidden": true, hidden: !off, title }, powerIcon());
     power.addEventListener("click", () => this.state.toggle(this.index, unit.name, "off"));
     const home = make("span", { class: "unit", "data-unit": unit.name, "data-model": this.index, "data-kind": unit.kind }, button, power);
     home.addEventListener("contextmenu", (event) => {
@@ -92,7 +95,8 @@ class ModelAnatomy {
       event.preventDefault();
       return this.menu(unit);
     }
-    const next = event.key in STEPS ? this.beside(unit, ...STEPS[event.key]) : { Home: this.model.units[0], End: this.model.units.at(-1) }[event.key];
+    const ends = { Home: this.model.units[0], End: this.model.units.at(-1) };
+    const next = event.key in STEPS ? this.beside(unit, ...STEPS[event.key]) : ends[event.key];
     if (!next) return;
     event.preventDefault();
     this.chips.get(next.name).button.focus();
@@ -138,9 +142,10 @@ class ModelAnatomy {
       home.classList.toggle("refused", mine.some((edit) => edit.why));
       mark.textContent = whats.map((what) => ACTIONS[what].mark).join(", ");
       button.setAttribute("aria-pressed", String(current));
-      const words = mine.map((edit) => ACTIONS[edit.what].mark + (edit.mirrored ? ", mirrored" : "") + (edit.why ? ", refused" : ""));
-      button.setAttribute("aria-label", [`${name}, ${describeUnit(unit)}`, ...words].join(", "));
-      button.title = [`${name}: ${describeUnit(unit)}`, ...mine.map((edit) => edit.why ?? (edit.mirrored ? "mirrored from the other model" : ""))].filter(Boolean).join("\n");
+      const marks = mine.map((edit) => ACTIONS[edit.what].mark + (edit.mirrored ? ", mirrored" : "") + (edit.why ? ", refused" : ""));
+      const notes = mine.map((edit) => edit.why ?? (edit.mirrored ? "mirrored from the other model" : ""));
+      button.setAttribute("aria-label", [`${name}, ${describeUnit(unit)}`, ...marks].join(", "));
+      button.title = [`${name}: ${describeUnit(unit)}`, ...notes].filter(Boolean).join("\n");
       power.setAttribute("aria-pressed", String(whats.includes("off")));
       if (current && !this.list.contains(document.activeElement)) this.rove(home);
     }
@@ -173,7 +178,7 @@ export class Anatomies {
   /** Letters act on the unit that is chosen. */
   press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (event.target.matches?.("input, select, textarea") || document.querySelector("dialog[open], .menu")) return;
+    if (typing(event) || document.querySelector("dialog[open], .menu")) return;
     const what = Object.keys(ACTIONS).find((name) => ACTIONS[name].key === event.key.toLowerCase());
     if (!what || !this.chosen?.edits.includes(what)) return;
     event.preventDefault();

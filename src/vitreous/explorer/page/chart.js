@@ -16,7 +16,8 @@ export function ticks(low, high) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((times) => times * power).find((each) => each >= rough);
   const first = Math.ceil(low / step - 1e-9);
-  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(6)));
+  const count = Math.floor(high / step + 1e-9) - first + 1;
+  return Array.from({ length: count }, (_, i) => Number(((first + i) * step).toPrecision(6)));
 }
 
 /** Draw lines of `frequency` (0 to 1) and `amplitude`, each with the class `kind`. */
@@ -35,7 +36,9 @@ export function chart(lines, width, height, label) {
   const axis = text("frequency", { x: x(0.5), y: height - 3, "text-anchor": "middle", class: "axis" });
   const drawn = lines.map(({ frequency, amplitude, kind }) => {
     const points = frequency.map((at, i) => [at, amplitude[i]]).filter(([, value]) => Number.isFinite(value));
-    return element("polyline", { class: `line ${kind}`, points: points.map(([at, value]) => `${x(at)},${y(value)}`).join(" ") });
+    const path = points.map(([at, value]) => `${x(at)},${y(value)}`).join(" ");
+    return element("polyline", { class: `line ${kind}`, points: path });
   });
-  return element("svg", { class: "chart", role: "img", "aria-label": label, width, height, viewBox: `0 0 ${width} ${height}` }, ...down, ...across, axis, ...drawn);
+  const size = { width, height, viewBox: `0 0 ${width} ${height}` };
+  return element("svg", { class: "chart", role: "img", "aria-label": label, ...size }, ...down, ...across, axis, ...drawn);
 }

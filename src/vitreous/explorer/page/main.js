@@ -4,6 +4,7 @@ import { AttentionPanel } from "./attention_panel.js";
 import { openKeys } from "./dialogs.js";
 import { $, $$ } from "./drawing.js";
 import { Jobs } from "./jobs.js";
+import { typing } from "./keys.js";
 import { say, sayLost } from "./notes.js";
 import { Picture } from "./picture.js";
 import { Predictions } from "./prediction.js";
@@ -101,14 +102,14 @@ class Explorer {
     if (event.defaultPrevented || $("dialog[open]")) return;
     const control = event.ctrlKey || event.metaKey;
     const key = event.key.toLowerCase();
-    const typing = event.target.matches?.("input:not([type=range], [type=checkbox]), select, textarea");
     const keys = control
       ? { z: () => (event.shiftKey ? this.state.redo() : this.state.undo()), y: () => this.state.redo() }
       : {
-          "?": openKeys, ",": () => this.strip.step(-1), ".": () => this.strip.step(1), c: () => this.picture.askToken(), r: () => this.state.reset(),
+          "?": openKeys, c: () => this.picture.askToken(), r: () => this.state.reset(),
+          ",": () => this.strip.step(-1), ".": () => this.strip.step(1),
           1: () => this.turnTo(0), 2: () => this.turnTo(1), 3: () => this.turnTo(2),
         };
-    if (typing || event.altKey || !Object.hasOwn(keys, key)) return;
+    if (typing(event) || event.altKey || !Object.hasOwn(keys, key)) return;
     event.preventDefault();
     keys[key]();
   }

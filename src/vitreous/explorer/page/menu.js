@@ -13,8 +13,10 @@ export function openMenu(chip, state, model, unit) {
     state.toggle(model, unit.name, what);
   };
   const items = unit.edits.map((what) => {
-    const item = make("button", { type: "button", role: "menuitemcheckbox", "aria-checked": String(made.includes(what)), tabindex: -1, title: TITLES[what] },
-      make("span", {}, ACTIONS[what].button), make("kbd", {}, ACTIONS[what].key.toUpperCase()));
+    const { button, key } = ACTIONS[what];
+    const role = { role: "menuitemcheckbox", "aria-checked": String(made.includes(what)) };
+    const item = make("button", { type: "button", ...role, tabindex: -1, title: TITLES[what] },
+      make("span", {}, button), make("kbd", {}, key.toUpperCase()));
     item.addEventListener("click", () => act(what));
     return item;
   });

@@ -1,6 +1,9 @@
 // What the page has to say to the reader: errors as one sentence, and a server that has gone.
 import { $, make } from "./drawing.js";
 
+const LOST =
+  "The server does not answer. If it was stopped, start vitreous live again and open the new address; " +
+  "this view is in the part behind #.";
 const STAYS = 8000; // milliseconds
 
 /** Say a sentence, which goes away by itself. */
@@ -19,8 +22,7 @@ export function say(error) {
 export function sayLost(retry) {
   if ($(".lost")) return;
   const again = make("button", { type: "button" }, "Try again");
-  const words = "The server does not answer. If it was stopped, start vitreous live again and open the new address; this view is in the part behind #.";
-  const note = make("p", { class: "lost", role: "alert" }, make("span", {}, words), again);
+  const note = make("p", { class: "lost", role: "alert" }, make("span", {}, LOST), again);
   again.addEventListener("click", async () => {
     again.disabled = true;
     if (await retry()) note.remove();

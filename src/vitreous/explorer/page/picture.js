@@ -36,8 +36,9 @@ export class Picture {
 
   fillTokens() {
     const kinds = [...new Set(this.session.models.flatMap((model) => model.tokens))].filter((kind) => kind === "class");
+    const title = "Follow this token instead of a patch (C)";
     $("#tokens").replaceChildren(...kinds.map((kind) => {
-      const button = make("button", { type: "button", "data-token": kind, title: "Follow this token instead of a patch (C)" }, capital(tokenNames([kind])[0]));
+      const button = make("button", { type: "button", "data-token": kind, title }, capital(tokenNames([kind])[0]));
       button.addEventListener("click", () => this.askToken(kind));
       return button;
     }));
@@ -134,7 +135,8 @@ export class Picture {
     const known = this.session.images.find((each) => each.id === image);
     $("#label").textContent = known?.label ?? "";
     $("#label").title = known?.label ?? "";
-    const asking = Array.isArray(query) ? `the patch in row ${cellOf(query, this.grid)[0] + 1}, column ${cellOf(query, this.grid)[1] + 1}` : `the ${query} token`;
+    const cell = Array.isArray(query) ? cellOf(query, this.grid) : null;
+    const asking = cell ? `the patch in row ${cell[0] + 1}, column ${cell[1] + 1}` : `the ${query} token`;
     this.canvas.setAttribute("aria-label", `The image. Followed: ${asking}. Arrow keys move the patch, X occludes it.`);
     for (const button of $("#tokens").children) button.setAttribute("aria-pressed", String(button.dataset.token === query));
     const at = this.pointed ?? null;
@@ -177,8 +179,14 @@ export class Picture {
   lines(pen, width, height) {
     const [rows, columns] = this.grid;
     pen.beginPath();
-    for (let row = 1; row < rows; row++) pen.moveTo(0, (row * height) / rows), pen.lineTo(width, (row * height) / rows);
-    for (let column = 1; column < columns; column++) pen.moveTo((column * width) / columns, 0), pen.lineTo((column * width) / columns, height);
+    for (let row = 1; row < rows; row++) {
+      pen.moveTo(0, (row * height) / rows);
+      pen.lineTo(width, (row * height) / rows);
+    }
+    for (let column = 1; column < columns; column++) {
+      pen.moveTo((column * width) / columns, 0);
+      pen.lineTo((column * width) / columns, height);
+    }
     pen.strokeStyle = "#FFFFFF48";
     pen.lineWidth = 1;
     pen.stroke();

@@ -16,7 +16,7 @@ function chosenClasses({ classes, before, label }) {
 class Card {
   constructor(model, index) {
     this.rows = new Map();
-    this.verdict = make("p", { class: "verdict" });
+    this.verdict = make("p", { class: "verdict", "aria-live": "polite" });
     this.list = make("ol", {});
     this.cost = make("span", { class: "quiet cost" });
     const name = make("h3", {}, make("span", { class: `dot model-${index}` }), make("span", { class: "name" }, model.name), this.cost);
@@ -46,9 +46,10 @@ class Card {
 
   /** The class that wins, in one line. */
   say(before, after, label) {
-    const right = label && (label.index === after.index ? make("span", { class: "right" }, "✓ correct") : make("span", { class: "wrong" }, `✗ it is ${label.class}`));
     const was = before.index === after.index ? [] : [make("s", {}, before.class), " → "];
-    this.verdict.replaceChildren(make("span", { class: "says" }, ...was, make("b", {}, after.class)), ...(right ? [right] : []));
+    this.verdict.replaceChildren(make("span", { class: "says" }, ...was, make("b", {}, after.class)));
+    if (label?.index === after.index) this.verdict.append(make("span", { class: "right" }, "✓ correct"));
+    else if (label) this.verdict.append(make("span", { class: "wrong" }, `✗ it is ${label.class}`));
     this.verdict.title = after.class;
   }
 
@@ -66,7 +67,8 @@ class Card {
     bar.style.width = `${100 * each.after}%`;
     tick.style.left = `${100 * each.before}%`;
     tick.hidden = !moved;
-    home.title = `${each.class}: ${percent(each.before)} before, ${percent(each.clean)} with the changed image, ${percent(each.after)} with the edits`;
+    const all = [`${percent(each.before)} before`, `${percent(each.clean)} with the changed image`, `${percent(each.after)} with the edits`];
+    home.title = `${each.class}: ${all.join(", ")}`;
     return known;
   }
 
@@ -149,7 +151,8 @@ export class Predictions {
   line(words, kind, note, remove) {
     const line = make("li", { class: kind }, make("span", { class: "words" }, words));
     if (note) line.append(make("span", { class: "note" }, note));
-    if (remove) line.append(make("button", { type: "button", class: "remove", "aria-label": `Take back: ${words}`, title: "Take back", onclick: remove }, "×"));
+    const label = { "aria-label": `Take back: ${words}`, title: "Take back" };
+    if (remove) line.append(make("button", { type: "button", class: "remove", ...label, onclick: remove }, "×"));
     return line;
   }
 }

@@ -10,7 +10,7 @@ const share = (value) => `${Math.round(100 * value)} %`;
 /** Sliders in order: where their value is in the changes, and what value means "off". */
 const SLIDERS = [
   { id: "strength", label: "Noise", title: "Strength of the noise", off: 0, most: STRONGEST, words: (value) => value.toFixed(2) },
-  { id: "frequency", label: "frequency", title: "Middle of the band of noise, in shares of the highest frequency", off: null, words: share, inset: true },
+  { id: "frequency", label: "frequency", title: "Where the band of noise lies, in shares of the highest frequency", off: null, words: share, inset: true },
   { id: "low_pass", label: "Low-pass", title: "Keep frequencies below this share of the highest", off: 1, words: (value) => `< ${share(value)}` },
   { id: "high_pass", label: "High-pass", title: "Keep frequencies above this share of the highest", off: 0, words: (value) => `> ${share(value)}` },
 ];

@@ -12,6 +12,7 @@ export function requestBody({ image, changes, edits, mirror, query, unit, panel 
 
 const round = (share) => Math.round(FEWER * share) / FEWER;
 const clamp = (share) => Math.min(Math.max(share, 0), 1);
+const interventions = ({ edits, changes }) => ({ edits, changes });
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
 /** The state as the fragment of a URL. */
@@ -35,10 +36,45 @@ export function format(state) {
   return query.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
 }
 
-/** Numbers between 0 and 1, or null if the text is anything else. */
-function shares(text, count) {
-  const numbers = String(text).split(",").map((each) => (each.trim() === "" ? NaN : Number(each)));
-  return numbers.length === count && numbers.every((each) => each >= 0 && each <= 1) ? numbers : null;
+// Each of these reads one value of the URL, and returns undefined for a value that does not fit.
+
+/** Numbers between 0 and 1. */
+function readShares(text, count) {
+  const numbers = text.split(",").map((each) => (each.trim() === "" ? NaN : Number(each)));
+  const fit = numbers.length === count && numbers.every((each) => each >= 0 && each <= 1);
+  return fit ? numbers : undefined;
+}
+
+function readQuery(text, session) {
+  const asks = text === "class" && session.models.some((model) => model.tokens.includes(text));
+  return asks ? text : readShares(text, 2);
+}
+
+function readUnit(text, session) {
+  const [, model, name] = /^(\d+):(.*)$/s.exec(text) ?? [];
+  const known = session.models[model]?.units.some((unit) => unit.name === name);
+  return known ? { model: Number(model), name } : undefined;
+}
+
+function readEdit(text, session) {
+  const [, model, what, name] = /^(\d+):(\w+):(.*)$/s.exec(text) ?? [];
+  const unit = session.models[model]?.units.find((each) => each.name === name);
+  return unit?.edits.includes(what) ? { model: Number(model), unit: name, what } : undefined;
+}
+
+function readNoise(text) {
+  const [frequency, width, strength] = readShares(text, 3) ?? [];
+  return strength === undefined ? undefined : { frequency, width, strength };
+}
+
+function readBox(text) {
+  const box = readShares(text, 4);
+  return box && box[0] < box[2] && box[1] < box[3] ? box : undefined;
+}
+
+function readCorruption(text, session) {
+  const [, name, severity] = /^(\w+),([1-5])$/.exec(text) ?? [];
+  return session.corruptions.includes(name) ? { name, severity: Number(severity) } : undefined;
 }
 
 /** Read what `format` wrote. What does not fit the session is left out, and counted. */
@@ -46,49 +82,29 @@ export function parse(text, session) {
   const state = initial(session);
   const query = new URLSearchParams(text);
   let unfit = 0;
-  const take = (name, read) => {
-    for (const value of query.getAll(name)) if (read(value) === false) unfit++;
+  const all = (name, read) => {
+    const values = query.getAll(name).map((value) => read(value, session));
+    unfit += values.filter((value) => value === undefined).length;
+    return values.filter((value) => value !== undefined);
   };
-  const unitOf = (model, name) => session.models[model]?.units.find((unit) => unit.name === name);
-  take("image", (id) => session.images.some((each) => each.id === id) && ((state.image = id), true));
-  take("query", (value) => {
-    const place = shares(value, 2);
-    const token = session.models.some((model) => model.tokens.includes(value));
-    return Boolean(place || token) && ((state.query = place ?? value), true);
-  });
-  take("panel", (value) => PANELS.includes(value) && ((state.panel = value), true));
-  take("unit", (value) => {
-    const [, model, name] = /^(\d+):(.*)$/s.exec(value) ?? [];
-    return Boolean(unitOf(model, name)) && ((state.unit = { model: Number(model), name }), true);
-  });
-  take("head", (value) => /^\d+$/.test(value) && ((state.head = Number(value)), true));
-  take("edit", (value) => {
-    const [, model, what, unit] = /^(\d+):(\w+):(.*)$/s.exec(value) ?? [];
-    if (!unitOf(model, unit)?.edits.includes(what)) return false;
-    state.edits.push({ model: Number(model), unit, what });
-  });
-  take("mirror", (value) => void (state.mirror = value !== "0"));
-  takeChanges(take, state.changes, session);
+  const last = (name, read, otherwise) => all(name, read).at(-1) ?? otherwise;
+  state.image = last("image", (id) => session.images.find((each) => each.id === id)?.id, state.image);
+  state.query = last("query", readQuery, state.query);
+  state.panel = last("panel", (name) => PANELS.find((each) => each === name), state.panel);
+  state.unit = last("unit", readUnit, state.unit);
+  state.head = last("head", (number) => (/^\d{1,4}$/.test(number) ? Number(number) : undefined), state.head);
+  state.edits = all("edit", readEdit);
+  state.mirror = last("mirror", (value) => value !== "0", state.mirror);
+  const changes = {
+    noise: last("noise", readNoise),
+    low_pass: last("low_pass", (value) => readShares(value, 1)?.[0]),
+    high_pass: last("high_pass", (value) => readShares(value, 1)?.[0]),
+    boxes: all("box", readBox),
+    corruption: last("corruption", readCorruption),
+  };
+  if (!changes.boxes.length) delete changes.boxes;
+  for (const [name, value] of Object.entries(changes)) if (value !== undefined) state.changes[name] = value;
   return { state, unfit };
-}
-
-function takeChanges(take, changes, session) {
-  take("noise", (value) => {
-    const [frequency, width, strength] = shares(value, 3) ?? [];
-    return strength !== undefined && ((changes.noise = { frequency, width, strength }), true);
-  });
-  for (const name of ["low_pass", "high_pass"]) {
-    take(name, (value) => Boolean(shares(value, 1)) && (([changes[name]] = shares(value, 1)), true));
-  }
-  take("box", (value) => {
-    const box = shares(value, 4);
-    if (!box || box[0] >= box[2] || box[1] >= box[3]) return false;
-    changes.boxes = [...(changes.boxes ?? []), box];
-  });
-  take("corruption", (value) => {
-    const [, name, severity] = /^(\w+),([1-5])$/.exec(value) ?? [];
-    return session.corruptions.includes(name) && ((changes.corruption = { name, severity: Number(severity) }), true);
-  });
 }
 
 /** The state at first: the first image, the patch in its middle, and a unit halfway through the first model. */
@@ -118,6 +134,7 @@ export class State extends EventTarget {
     this.past = [];
     this.future = [];
     this.now = initial(session);
+    this.moving = false;
     this.begun = null; // interventions before a slider began to move
     addEventListener("popstate", () => this.read());
   }
@@ -137,19 +154,20 @@ export class State extends EventTarget {
     const before = this.now;
     const next = { ...before, ...changes };
     if (same(before, next) && moving === this.moving) return;
-    if (INTERVENTIONS.some((name) => name in changes)) this.remember(before, moving);
+    if (INTERVENTIONS.some((name) => name in changes)) this.remember(before, next, moving);
     this.moving = moving;
     this.now = next;
     this.write(step && !moving);
     this.announce(before, moving);
   }
 
-  /** Keep what model and image were, to come back to. */
-  remember(before, moving) {
-    const kept = { edits: before.edits, changes: before.changes };
-    if (moving) return void (this.begun ??= kept);
-    this.past.push(this.begun ?? kept);
+  /** Keep what model and image were, to come back to; a slider that returns to where it was is no step. */
+  remember(before, next, moving) {
+    if (moving) return void (this.begun ??= interventions(before));
+    const from = this.begun ?? interventions(before);
     this.begun = null;
+    if (same(from, interventions(next))) return;
+    this.past.push(from);
     this.future = [];
   }
 
@@ -163,14 +181,14 @@ export class State extends EventTarget {
 
   swap(from, to) {
     if (!from.length) return;
-    to.push({ edits: this.now.edits, changes: this.now.changes });
+    to.push(interventions(this.now));
     this.replace({ ...this.now, ...from.pop() }, { keep: true, step: true });
   }
 
   /** Show another state; `keep` the steps that undo knows, or make this one of them. */
   replace(state, { keep, step = false }) {
     const before = this.now;
-    if (!keep && INTERVENTIONS.some((name) => !same(before[name], state[name]))) this.remember(before, false);
+    if (!keep) this.remember(before, state, false);
     this.now = state;
     if (keep) this.write(step);
     this.announce(before, false);

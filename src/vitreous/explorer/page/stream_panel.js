@@ -2,6 +2,10 @@
 import { chart } from "./chart.js";
 import { make, sharpen, veil } from "./drawing.js";
 
+const NORM = "Norm of the features at each position";
+const COMPONENTS = "First three principal components as red, green and blue";
+const SPECTRUM = "Amplitude by frequency, in natural logarithms, relative to frequency zero";
+
 /** Bytes from base64. */
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const format = (value) => (value >= 100 ? value.toFixed(0) : value.toPrecision(2));
@@ -28,9 +32,9 @@ function normed({ grid: [rows, columns], values }, [low, high]) {
 /** The smallest and the largest number. */
 const ends = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, 0]);
 
-function figure(title, drawn, [rows, columns], label) {
-  const canvas = make("canvas", { role: "img", "aria-label": label });
-  const home = make("figure", {}, make("figcaption", {}, title), make("div", { class: "fill" }, canvas));
+function figure(title, when, drawn, [rows, columns], label) {
+  const canvas = make("canvas", { role: "img", "aria-label": `${label} ${when}` });
+  const home = make("figure", {}, make("figcaption", {}, `${title} ${when}`), make("div", { class: "fill" }, canvas));
   const paint = () => {
     const { clientWidth: width, clientHeight: height } = canvas.parentElement;
     const scale = Math.min(width / columns, height / rows);
@@ -63,10 +67,11 @@ class StreamPane {
     const { before } = found;
     const changed = String(before.norm.values) !== String(found.norm.values) || before.colours.rgb !== found.colours.rgb;
     const range = ends([...before.norm.values, ...found.norm.values]);
-    this.title.append(make("span", { class: "quiet" }, ` norm ${range.map(format).join(" to ")}${changed ? "" : this.panel.edited ? " · not changed by the edits" : ""}`));
+    const unchanged = this.panel.edited && !changed ? " · not changed by the edits" : "";
+    this.title.append(make("span", { class: "quiet" }, ` norm ${range.map(format).join(" to ")}${unchanged}`));
     const when = changed ? [[before, "before"], [found, "after"]] : [[found, ""]];
-    const norms = when.map(([each, word]) => figure(`Norm ${word}`, normed(each.norm, range), each.norm.grid, `Norm of the features at each position ${word}`));
-    const colours = when.map(([each, word]) => figure(`Components ${word}`, coloured(each.colours), each.colours.grid, `First three principal components as red, green and blue ${word}`));
+    const norms = when.map(([{ norm }, word]) => figure("Norm", word, normed(norm, range), norm.grid, NORM));
+    const colours = when.map(([each, word]) => figure("Components", word, coloured(each.colours), each.colours.grid, COMPONENTS));
     this.figures = [...norms, ...colours];
     const lines = [{ ...before.spectrum, kind: "before" }, { ...found.spectrum, kind: `line-${this.index}` }];
     const keys = changed ? [make("span", { class: "key before" }, "before"), make("span", { class: `key key-${this.index}` }, "after")] : [];
@@ -82,7 +87,7 @@ class StreamPane {
     if (!this.spectrum?.place.isConnected) return;
     const { place, lines } = this.spectrum;
     const { clientWidth: width, clientHeight: height } = place;
-    if (width && height) place.replaceChildren(chart(lines, width, height, "Amplitude by frequency, in natural logarithms, relative to frequency zero"));
+    if (width && height) place.replaceChildren(chart(lines, width, height, SPECTRUM));
   }
 }
 

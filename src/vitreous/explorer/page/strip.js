@@ -7,18 +7,28 @@ export class Strip {
   constructor(session, state, server, say) {
     Object.assign(this, { session, state, server, say, buttons: new Map() });
     this.home = $("#strip");
+    // pictures are loaded as they come into sight, so that they do not keep the first prediction waiting
+    this.sight = new IntersectionObserver((seen) => seen.forEach((each) => each.isIntersecting && this.load(each.target)), { root: this.home });
     this.home.replaceChildren(...session.images.map((image) => this.thumbnail(image)));
     this.home.addEventListener("keydown", (event) => this.press(event));
     this.listen();
   }
 
   thumbnail(image) {
-    const picture = make("img", { src: `api/images/${encodeURIComponent(image.id)}`, alt: "", loading: "lazy", width: 40, height: 40 });
-    const button = make("button", { type: "button", class: "thumbnail", title: image.label, "aria-label": `Image: ${image.label}`, tabindex: -1 }, picture);
+    const picture = make("img", { alt: "", width: 40, height: 40 });
+    const label = { title: image.label, "aria-label": `Image: ${image.label}` };
+    const button = make("button", { type: "button", class: "thumbnail", ...label, tabindex: -1 }, picture);
     picture.addEventListener("load", () => button.classList.toggle("tiny", picture.naturalWidth < 80));
     button.addEventListener("click", () => this.state.set({ image: image.id }, { step: true }));
+    button.dataset.image = image.id;
     this.buttons.set(image.id, button);
+    this.sight.observe(button);
     return button;
+  }
+
+  load(button) {
+    this.sight.unobserve(button);
+    button.firstChild.src = `api/images/${encodeURIComponent(button.dataset.image)}`;
   }
 
   draw() {
