@@ -81,8 +81,9 @@ class Pane {
     if (this.layers[next]) this.choose(next, Math.min(Math.max(number + to[1], 0), this.layout.heads[next]));
   }
 
-  /** What the server answered: maps of the units that have attention now. A layer without is left empty. */
-  show(units) {
+  /** What the server answered: maps of the units that have attention now, and why others have none. */
+  show(units, why = "") {
+    this.why = why;
     const found = new Map(units.map((unit) => [unit.unit, unit]));
     const attending = this.model.units.filter((unit) => unit.attention && (found.has(unit.name) || !this.panel.rollout));
     this.layers = attending.map(({ name, depth }) => {
@@ -173,7 +174,8 @@ class Pane {
     this.most.textContent = percent(most);
     const asking = cell ? null : Math.max(0, known.tokens.indexOf(layer.query));
     const words = this.panel.rollout ? rolled(row, layer) : describe(row, known, cell, asking);
-    this.say(words + (layer.instead ? " The token you follow does not exist in this layer." : ""));
+    const instead = layer.instead ? " The token you follow does not exist in this layer." : "";
+    this.say(words + instead + (this.why ? ` Later layers are left out: ${this.why}` : ""));
     Object.assign(this.home.dataset, { most, query: String(layer.query) });
     this.now = { row, layer };
   }
@@ -211,11 +213,11 @@ export class AttentionPanel {
   show(models) {
     const homes = models.map(({ units, why }, index) => {
       if (units.length) return this.panes[index].home;
-      this.reasons[index].textContent = why ?? `${this.session.models[index].name} has no attention to show. Its streams can be shown.`;
+      this.reasons[index].textContent = why || `${this.session.models[index].name} has no attention to show. Its streams can be shown.`;
       return this.reasons[index];
     });
     if (homes.some((home, i) => this.home.children[i] !== home)) this.home.replaceChildren(...homes);
-    models.forEach(({ units }, index) => units.length && this.panes[index].show(units));
+    models.forEach(({ units, why }, index) => units.length && this.panes[index].show(units, why));
   }
 
   /** Another unit or head was chosen, or the image has changed. */

@@ -137,7 +137,7 @@ export class Predictions {
     for (const [model, { edits: made, refused }] of (inForce ?? []).entries()) {
       for (const edit of made.filter((each) => each.mirrored)) lines.push(this.line(named(model, words(edit)), "mirrored", "mirrored"));
       for (const edit of refused.filter((each) => each.model !== model || each.mirrored)) {
-        lines.push(this.line(named(model, edit.why), "mirrored", "not mirrored"));
+        lines.push(this.line(edit.why, "mirrored", "not mirrored"));
       }
     }
     for (const [name, words] of describeChanges(changes)) lines.push(this.line(`Image: ${words}`, "", "", () => state.change(name, null)));
