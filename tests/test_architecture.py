@@ -27,7 +27,7 @@ SCRIPTS = [
 
 TIERS = (
     ("errors", "hub", "interrupts", "plugin_source", "progress", "random_numbers", "unit_kinds"),
-    ("plugins",),
+    ("checkpoint_header", "plugins"),
     ("image_size", "model_names", "palette", "storage", "validation"),
     ("results", "config", "devices", "distributed", "model_listing"),
     ("models", "data", "specimen"),

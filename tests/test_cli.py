@@ -16,7 +16,6 @@ import pytest
 
 import vitreous
 from vitreous.cli import main
-from vitreous.commands.terminal import default_file_name
 from vitreous.errors import VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.specimen.anatomy import Anatomy
@@ -328,37 +327,6 @@ def test_what_nobody_foresaw_is_one_sentence(
         "Vitreous failed: ZeroDivisionError: division by zero (test_cli.py, line "
     )
     assert err.count("\n") == 1
-
-
-def test_every_command_has_a_report_of_its_own() -> None:
-    from vitreous.commands.inspect import report_path
-    from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions
-
-    vit = ["nano:vit"]
-    assert report_path(InspectOptions(), vit) == Path("inspect-nano-vit.html")
-    assert report_path(AnalysisOptions(), vit, "lesion") == Path("lesion-nano-vit.html")
-    mine = AnalysisOptions(out=Path("mine.html"))
-    assert report_path(mine, vit, "lesion") == Path("mine.html")
-
-
-@pytest.mark.parametrize(
-    ("models", "name"),
-    [
-        (["vit_ti/4"], "inspect-vit_ti-4.html"),
-        (["resnet18.a1_in1k"], "inspect-resnet18.a1_in1k.html"),
-        (["hf:google/vit-base", "tv:resnet50"], "inspect-hf-vit-base-tv-resnet50.html"),
-        (["nano:vit", "a", "b", "c"], "inspect-nano-vit-and-3-more.html"),
-        (["run:runs/vit-1a2b@warmup"], "inspect-run-vit-1a2b-warmup.html"),
-        (["run:runs/vit-1a2b/"], "inspect-run-vit-1a2b.html"),
-        (["./here/my_model.py:make"], "inspect-my_model-make.html"),
-        (["mypackage.module:make"], "inspect-mypackage.module-make.html"),
-        (["~/weights/last"], "inspect-last.html"),
-        (["é"], "inspect-model.html"),
-        (["x" * 300], f"inspect-{'x' * 92}.html"),
-    ],
-)
-def test_files_are_named_after_command_and_models(models: list[str], name: str) -> None:
-    assert default_file_name("inspect", models, ".html") == name
 
 
 @pytest.mark.parametrize("command", ["anatomy", "inspect", "train"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,6 +29,29 @@ class UnknownName(VitreousError):
         super().__init__(f"There is no {what} {name!r}.{meant}{' ' + hint if hint else ''}")
 
 
+class NoSuchPath(VitreousError):
+    """A path where nothing is, with the nearest names that are there.
+
+    `prefix` and `suffix` are what surrounds the path in the user's words, as in `run:FOLDER`.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        path: str,
+        purpose: str = "",
+        hint: str = "",
+        prefix: str = "",
+        suffix: str = "",
+    ) -> None:
+        self.nearest = [f"{prefix}{each}{suffix}" for each in nearest_paths(path)]
+        meant = f" Did you mean {', '.join(map(shlex.quote, self.nearest))}?"
+        super().__init__(
+            f"There is no {what} {path!r}{purpose and ' ' + purpose}."
+            f"{meant if self.nearest else ''}{hint and ' ' + hint}"
+        )
+
+
 class NotExportable(VitreousError):
     """A model whose graph cannot be exported; names the line that stopped it and a workaround."""
 
@@ -42,6 +67,38 @@ class BadImages(VitreousError):
 def nearest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The known names closest to `name`, best first."""
     return get_close_matches(name, list(dict.fromkeys(known)), n=count, cutoff=0.5)
+
+
+LOOKED_AT = 5000
+"""Names in a folder that are compared with a mistyped one."""
+
+
+def nearest_paths(given: str, count: int = 3) -> list[str]:
+    """Paths that exist and differ from a mistyped one by the name of a folder or file, best first.
+
+    >>> nearest_paths("phtos/cat/1.jpg")
+    ['photos/cat/1.jpg']
+    """
+    try:
+        path = Path(given).expanduser()
+        there = path
+        while not there.exists():
+            if there == there.parent:
+                return []
+            there = there.parent
+        missing = path.relative_to(there).parts
+        if not missing:
+            return []
+        names = [each.name for each in islice(there.iterdir(), LOOKED_AT)]
+    except (OSError, ValueError, RuntimeError):  # not to be read, a NUL, no such user
+        return []
+    by_case = {name.casefold(): name for name in names if not name.startswith(".")}
+    near = get_close_matches(missing[0].casefold(), by_case, n=count, cutoff=0.6)
+    found: list[str] = []
+    for name in near:
+        whole = there / by_case[name] / Path(*missing[1:])
+        found += [str(whole)] if whole.exists() else nearest_paths(str(whole), count=1)
+    return found[:count]
 
 
 class InYourCode(VitreousError):

@@ -17,7 +17,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.checkpoint_header import checkpoint_format
+from vitreous.errors import NoSuchPath, UnknownName, VitreousError, nearest_paths
 from vitreous.plugins import MODEL, find_clashes, installed_objects, split_reference
 
 BUNDLED = Path(__file__).with_name("nano")
@@ -152,14 +153,16 @@ def _label(names: Sequence[str], pairs: Sequence[tuple[int, str | None]], positi
 
 
 def check_weights(pairs: Iterable[WeightedModel]) -> None:
-    """Raise if a checkpoint does not exist."""
+    """Raise if a checkpoint does not exist, or is no file of weights."""
     for each in pairs:
-        if each.weights is None or _exists(each.weights):
+        if each.weights is None:
             continue
-        if "@" not in each.weights or not _exists(each.weights.rpartition("@")[0]):
-            raise VitreousError(
-                f"There is no file or folder {each.weights!r} to load weights from."
-            )
+        file, at, _ = each.weights.rpartition("@")
+        path = file if at and not _exists(each.weights) else each.weights
+        if not _exists(path):
+            raise NoSuchPath("file or folder", path, "to load weights from")
+        if Path(path).expanduser().is_file() and not path.endswith(".index.json"):
+            checkpoint_format(Path(path).expanduser())  # which says what it is instead
 
 
 @cache
@@ -310,6 +313,7 @@ def _check_zoo(rest: str) -> None:
         raise UnknownName("network of the zoo", f"zoo:{rest}", [f"zoo:{each}" for each in zoo()])
 
 
+<<<<<<< HEAD
 def before_training(models: Iterable[str]) -> list[str]:
     """`NAME@initial` for every run among the models that kept the weights it began with.
 
@@ -328,11 +332,22 @@ def before_training(models: Iterable[str]) -> list[str]:
 
 def _check_path(rest: str) -> None:
     path = rest.rpartition("@")[0] if "@" in rest else rest
+=======
+def _check_path(rest: str, prefix: str = "") -> None:
+    path, at, checkpoint = rest.rpartition("@")
+    path = path if at else rest
+>>>>>>> 204f634 (Default names never replace a file of another command, and what is replaced is said; a run that measured nothing is an error; mistyped paths get the nearest names; show names checkpoint and photo, and nearly uniform attention shows its structure; a photo is the same input in show and inspect)
     if not _exists(path):
-        raise VitreousError(f"There is no file or folder {path!r}.")
+        raise NoSuchPath("file or folder", path, prefix=prefix, suffix=f"@{checkpoint}" * bool(at))
+
+
+def _check_run(rest: str) -> None:
+    _check_path(rest, "run:")
 
 
 def _check_folder(rest: str) -> None:
+    if rest and not _exists(rest):
+        raise NoSuchPath("folder", rest, prefix="local-dir:")
     if not (rest and _exists(f"{rest}/config.json")):
         raise VitreousError(
             f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved."
@@ -344,8 +359,12 @@ def _check_hub(rest: str) -> None:
         raise VitreousError(
             "'hf:' takes a model id, a folder with a config.json or such a file, and not nothing."
         )
-    if rest.startswith((".", "/", "~")):
-        _check_path(rest)
+    if _exists(rest):
+        return
+    # every vision model of the hub has an owner: a single word is a folder
+    near = [] if "/" in rest else nearest_paths(rest)
+    if rest.startswith((".", "/", "~")) or any(Path(each).is_dir() for each in near):
+        raise NoSuchPath("folder", rest, prefix="hf:")
 
 
 def _check_function(name: str) -> None:
@@ -354,7 +373,7 @@ def _check_function(name: str) -> None:
         if not function.isidentifier():
             raise VitreousError(f"{name!r} names no function; write '{module}:make', for one.")
         if not _exists(module):
-            raise VitreousError(f"There is no file {module!r}.")
+            raise NoSuchPath("file", module, suffix=f":{function}")
         return
     words = [*module.split("."), function]
     try:
@@ -385,6 +404,6 @@ def _exists(path: str) -> bool:
 
 _SOURCES = {
     "hf": _check_hub, "hf-hub": _check_hub, "hf_hub": _check_hub, "tv": _check_torchvision,
-    "run": _check_path, "nano": _check_bundled, "zoo": _check_zoo,
+    "run": _check_run, "nano": _check_bundled, "zoo": _check_zoo,
     "local-dir": _check_folder,
 }  # fmt: skip

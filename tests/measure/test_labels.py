@@ -236,7 +236,7 @@ def test_lists_of_names_that_are_none(content: str, sentence: str, tmp_path: Pat
 
 
 def test_files_of_names_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(VitreousError, match=r"Cannot read the class names in '.*nowhere\.txt'"):
+    with pytest.raises(VitreousError, match=r"There is no file '.*nowhere\.txt' of class names"):
         read_class_names(tmp_path / "nowhere.txt")
     (tmp_path / "names.json").write_text("[")
     with pytest.raises(VitreousError, match=r"names\.json' is no JSON"):

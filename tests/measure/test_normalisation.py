@@ -1,20 +1,20 @@
-"""Whose mean and std images get: the model's own if it says, else the data set's, else ImageNet's,
-and it is said."""
+"""Whose mean and std images get: the model's own if it says, else those that the data set declares,
+else ImageNet's, and it is said."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torchvision
+from PIL import Image
 from torch import Tensor, nn
 
 import vitreous
 from vitreous.data.dataset import Dataset
-from vitreous.measure import subject as subject_module
 from vitreous.measure.analyses.ensemble import Ensemble
 from vitreous.measure.analysis import Bench
 from vitreous.measure.probe import Setting
@@ -85,32 +85,50 @@ def test_what_a_model_says_comes_first() -> None:
     )
 
 
-def test_imagenets_where_nobody_says_anything(caplog: pytest.LogCaptureFixture) -> None:
-    subject_module._warn_of_normalisation.cache_clear()
-    with caplog.at_level(logging.WARNING, "vitreous"):
-        found = measured(Levels(), images())
-        measured(Levels(), images())
+def test_imagenets_where_nobody_says_anything() -> None:
+    found = measured(Levels(), images())
     assert (found["mean"], found["std"], found["normalised"]) == (
         list(USUAL[0]),
         list(USUAL[1]),
         "ImageNet",
     )
-    said = [record.getMessage() for record in caplog.records if "normalised" in record.getMessage()]
-    assert len(said) == 1  # once is enough
-    assert "nor does the data set, so they get ImageNet's" in said[0]
+    assert str(found["preprocessing"]).endswith(
+        "(ImageNet's, as the model declares none; --mean and --std set others)"
+    )
 
 
-def test_the_data_sets_are_said_too(caplog: pytest.LogCaptureFixture) -> None:
-    subject_module._warn_of_normalisation.cache_clear()
-    with caplog.at_level(logging.WARNING, "vitreous"):
-        measured(Levels(), images(mean=OWN[0], std=OWN[1]))
-        measured(says(mean=OWN[0], std=OWN[1]), images())
-    said = [record.getMessage() for record in caplog.records if "normalised" in record.getMessage()]
-    assert said == [
-        "m does not say how its images are normalised, so they get the mean and std of 'made up'; "
-        "if it was trained otherwise, set mean and std: --mean and --std, or "
-        "preprocessing={'mean': …, 'std': …} in Python."
-    ]
+def test_it_is_said_whose_they_are() -> None:
+    found = measured(Levels(), images(mean=OWN[0], std=OWN[1]))
+    assert str(found["preprocessing"]).endswith(
+        "(those of made up, as the model declares none; --mean and --std set others)"
+    )
+    declared = measured(says(mean=OWN[0], std=OWN[1]), images())
+    assert "declares none" not in str(declared["preprocessing"])
+
+
+@pytest.mark.parametrize("as_name", [True, False])
+def test_a_photo_is_the_same_input_wherever_it_is_shown(
+    as_name: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone, among dark photos, by the name of the folder or as a data set: one prediction."""
+    monkeypatch.setenv("VITREOUS_CACHE", str(tmp_path / "cache"))
+    for number in range(4):
+        folder = tmp_path / "photos" / str(number % 2)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16), (60 * number, 10, 10)).save(folder / f"{number}.png")
+    model, name = Levels(), str(tmp_path / "photos")
+    data = name if as_name else vitreous.data.load(name, image=16)
+    found = vitreous.inspect({"m": model}, data, ["accuracy"], image=16)["accuracy"]
+    assert found.about["models"]["m"]["normalised"] == "ImageNet"
+    shown = vitreous.show(model, tmp_path / "photos" / "1" / "3.png", image=16)
+    words = found.about["models"]["m"]["preprocessing"].partition("mean")[2]
+    assert shown.preprocessing.partition("mean")[2] == words
+    assert "data" not in words
+    expected = (torch.tensor([180, 10, 10]) / 255 - torch.tensor(USUAL[0])) / torch.tensor(USUAL[1])
+    with torch.no_grad():
+        scores = model(expected.view(1, 3, 1, 1).expand(1, 3, 16, 16)).softmax(1)[0]
+    probabilities = shown.predictions.set_index("index")["probability"]
+    assert probabilities[0] == pytest.approx(float(scores[0]), abs=1e-6)
 
 
 def test_every_analysis_gets_those_of_its_own_images() -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 
 import vitreous
 from vitreous.cli import main
-from vitreous.commands.inspect import report_path
+from vitreous.commands.inspect import default_report_name
 from vitreous.commands.inspect_options import InspectOptions
 from vitreous.measure import engine
 from vitreous.measure.streaming import Fetch, Pass
@@ -123,7 +123,10 @@ def bad_file(home: Path) -> None:
             "A report is written as HTML, and 'report.pdf' ends otherwise",
         ),
         (["nano:vit", "--out", "folder.html"], "'folder.html' is a folder"),
-        (["nano:vit", "--out", "file/report.html"], "Cannot write 'file'"),
+        (
+            ["nano:vit", "--out", "file/report.html"],
+            "Cannot write 'file/report.html': 'file' is a file, not a folder.",
+        ),
         (["nano:vit", "--results", "file/numbers"], "Cannot write 'file/numbers'"),
         (["nano:vit", "--figures", "file"], "Cannot write 'file'"),
         (["nano:vit", "--device", "gpu"], "There is no device 'gpu'"),
@@ -232,7 +235,66 @@ def test_random_weights_depend_on_the_seed_alone(
 
 def test_reports_of_checkpoints_have_their_names() -> None:
     two = InspectOptions(weights=("runs/a.pth", "vit_ti/4=runs/b.safetensors"))
-    assert report_path(two, ["vit_ti/4"]) == Path("inspect-vit_ti-4-a-b.html")
+    assert default_report_name(two, ["vit_ti/4"]) == "inspect-vit_ti-4-a-b.html"
     five = InspectOptions(weights=tuple(f"runs/{name}.pth" for name in "abcde"))
-    assert report_path(five, ["resnet18"]) == Path("inspect-resnet18-a-and-4-more.html")
-    assert report_path(five, ["resnet18", "vit_ti/4"]) == Path("inspect-resnet18-vit_ti-4.html")
+    assert default_report_name(five, ["resnet18"]) == "inspect-resnet18-a-and-4-more.html"
+    both = ["resnet18", "vit_ti/4"]
+    assert default_report_name(five, both) == "inspect-resnet18-vit_ti-4.html"
+
+
+@pytest.mark.parametrize(
+    ("weights", "name"),
+    [
+        ("epoch=3-step=99.ckpt", "inspect-resnet18-epoch=3-step=99.html"),
+        ("resnet18=runs/epoch=3.ckpt", "inspect-resnet18-epoch=3.html"),
+        ("runs/last.pth@model_ema", "inspect-resnet18-last-model_ema.html"),
+        ("runs/日本 2.pth", "inspect-resnet18-日本-2.html"),
+        ("a folder/", "inspect-resnet18-a-folder.html"),
+    ],
+)
+def test_the_name_of_a_checkpoint_is_kept(weights: str, name: str) -> None:
+    assert default_report_name(InspectOptions(weights=(weights,)), ["resnet18"]) == name
+
+
+def test_another_command_does_not_replace_a_report(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ["nano:vit", "--probes", "accuracy", "--device", "cpu", "--limit", "2"]
+    assert "Wrote inspect-nano-vit.html" in run(capsys, *few)[1]
+    first = Path("inspect-nano-vit.html").read_text()
+    code, out, _ = run(capsys, *few, "--seed", "1")
+    assert code == 0
+    assert out.endswith(
+        "Wrote inspect-nano-vit-2.html (inspect-nano-vit.html is of another run and was kept)"
+    )
+    assert Path("inspect-nano-vit.html").read_text() == first
+    assert run(capsys, *few, "--seed", "1")[1].endswith("Replaced inspect-nano-vit-2.html")
+    assert run(capsys, *few, "--out", "inspect-nano-vit-2.html")[1].endswith(
+        "Replaced inspect-nano-vit-2.html"
+    )
+    assert sorted(path.name for path in home.glob("*")) == [
+        "inspect-nano-vit-2.html",
+        "inspect-nano-vit.html",
+    ]
+
+
+@pytest.mark.parametrize("command", [["accuracy"], ["accuracy", "--analyses", "corruption"]])
+def test_a_run_that_measured_nothing_is_an_error(
+    command: list[str], home: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Every measurement was left out: nothing is written, and what was there stays."""
+    monkeypatch.setattr(Pass, "begin", lambda *_: pytest.fail("no model is run for nothing"))
+    photographs(home / "photos", ["cat/1", "dog/1"])
+    (home / "mine.html").write_text("an older report")
+    before = sorted(home.rglob("*"))
+    code, out, err = run(
+        capsys, "nano:vit", "--data", "photos", "--out", "mine.html", "--results", "numbers",
+        "--probes", *command,
+    )  # fmt: skip
+    assert (code, out) == (2, "")
+    assert err.startswith("Nothing could be measured, so no report is written. accuracy")
+    assert "of nano:vit: It has 10 classes, and cat, dog of 'photos' are not among them" in err
+    assert err.count("\n") == 1
+    assert (home / "mine.html").read_text() == "an older report"
+    assert sorted(path for path in home.rglob("*") if "cache" not in str(path)) == before

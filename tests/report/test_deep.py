@@ -124,7 +124,7 @@ def test_results_of_another_time_have_the_same_colours(
     assert found["lesion"].table.equals(vitreous.Inspection.load("then")["lesion"].table)
     code, _, err = run(capsys, "inspect", *QUICK, "--also", "never")
     assert code == 2
-    assert "There is no inspection in 'never'" in err
+    assert "There is no folder 'never' of saved results." in err
 
 
 def test_ctrl_c_keeps_what_was_done(

@@ -216,7 +216,7 @@ def damaged(home: Path, what: str) -> None:
         (
             "",
             ["nowhere"],
-            "There is nothing to judge in 'nowhere': it has neither a folder 'exhibits'",
+            "There is no folder 'nowhere' of saved results or of a study.",
         ),
         (
             "empty",

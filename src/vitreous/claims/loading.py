@@ -22,7 +22,7 @@ from vitreous.claims.facts import (
     read_older_facts,
     role_of_build,
 )
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import NoSuchPath, UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.results.files import CONTROL_FOLDER, INDEX_NAME, REMEDY, read_index
 from vitreous.results.stored import StoredResult
@@ -81,6 +81,8 @@ def load_evidence(
     """
     every_book()  # whose words the evidence may be described in
     home = Path(path).expanduser()
+    if not home.exists():
+        raise NoSuchPath("folder", str(path), "of saved results or of a study")
     if (home / EXHIBITS).is_dir():
         folders = sorted(index.parent for index in (home / EXHIBITS).glob(f"*/{INDEX}"))
         return Evidence([load_item(folder, approximate=approximate) for folder in folders])

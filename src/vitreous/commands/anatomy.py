@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from vitreous import model_names
+from vitreous.commands.output_files import named_outputs
 from vitreous.commands.terminal import ImageOption, console
 from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.validation import check_ranges
@@ -71,7 +72,7 @@ def show_anatomy(
         if specimen.checkpoint is not None:
             line = f"Weights: {specimen.checkpoint.describe()}"
             screen.print(line, "", highlight=False, markup=False, soft_wrap=True)
-    for path in out or ():
-        with explain_write_errors(path):
-            drawing.save(anatomies, path)
-        screen.print(f"Wrote {path}", highlight=False)
+    for output in named_outputs(out or ()):
+        with explain_write_errors(output.path):
+            drawing.save(anatomies, output.path)
+        screen.print(output.sentence(), highlight=False, markup=False, soft_wrap=True)

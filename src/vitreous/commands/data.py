@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vitreous.commands.output_files import named_outputs
 from vitreous.commands.terminal import ImageOption, console
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import VitreousError
@@ -63,5 +64,6 @@ def show_data(
     )  # fmt: skip
     console().print(summary_table(dataset))
     if out is not None:
-        save_contact_sheet(contact_sheet(dataset, seed=seed), out)
-        console().print(f"Wrote {out}", highlight=False)
+        [output] = named_outputs([out])
+        save_contact_sheet(contact_sheet(dataset, seed=seed), output.path)
+        console().print(output.sentence(), highlight=False, markup=False, soft_wrap=True)

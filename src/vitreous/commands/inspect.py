@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,14 +22,21 @@ from vitreous.commands.inspect_options import (
     MeasureOptions,
     ModelOptions,
 )
+from vitreous.commands.output_files import (
+    OutputFile,
+    check_writable,
+    choose_output,
+    mark_of_command,
+    reserve,
+)
 from vitreous.commands.terminal import console, default_file_name
 from vitreous.config import assignment
 from vitreous.data.dataset_names import check_dataset
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import NoSuchPath, UnknownName, VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.plugins import BOOK_PROBES
 from vitreous.report.path import check_report_path
-from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.storage.file_names import checkpoint_words, shorten_name
 from vitreous.validation import check_ranges
 
 if TYPE_CHECKING:
@@ -161,18 +168,15 @@ def parse_preprocessing(options: ModelOptions) -> PreprocessingChoice:
     })  # fmt: skip
 
 
-def report_path(options: MeasureOptions, models: Sequence[str], analysis: str = "") -> Path:
-    """Return where the report goes.
-
-    By default it is named after the command and the models, and after the checkpoints of one model.
-    """
+def default_report_name(options: MeasureOptions, models: Sequence[str], analysis: str = "") -> str:
+    """Return the name of a report: the command, the models, and the checkpoints of one model."""
     ending = ".html"
     if len(models) == 1 and options.weights:
-        stems = [Path(each.rpartition("=")[2].rstrip("/")).stem for each in options.weights]
+        pairs = model_names.pair_weights(models, options.weights)
+        stems = [checkpoint_words(each.weights or "") for each in pairs]
         shown = stems if len(stems) <= 3 else [stems[0], f"and-{len(stems) - 1}-more"]
-        ending = f"-{'-'.join(shown)[:60]}.html"
-    default = default_file_name(analysis or "inspect", models, ending)
-    return (options.out or Path(default)).expanduser()
+        ending = f"-{shorten_name('-'.join(shown), 80)}.html"
+    return default_file_name(analysis or "inspect", models, ending)
 
 
 def _check_and_run(
@@ -185,9 +189,19 @@ def _check_and_run(
 
         use_books(options.book)
     settings = parse_settings(options, analysis)
-    out = report_path(options, models, next(iter(settings[1])) if analysis else "")
-    _check_writable(out, options.figures, options.results)
-    _run(models, options, *settings, out)
+    analysis = next(iter(settings[1])) if analysis else ""
+    default = default_report_name(options, models, analysis)
+    mark = mark_of_command(analysis or "inspect", models, vars(options))
+    output = choose_output(options.out, default, mark)
+    check_report_path(output.path)
+    check_writable(output.path, options.figures, options.results)
+    # of the processes that torchrun started, one writes
+    with reserve(output) if _is_first() else nullcontext(output.partial) as keep:
+        _run(models, options, *settings, output, keep)
+
+
+def _is_first() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def check_inputs(models: Sequence[str], options: ModelOptions) -> None:
@@ -198,20 +212,7 @@ def check_inputs(models: Sequence[str], options: ModelOptions) -> None:
     check_dataset(options.data, options.split)
     parse_preprocessing(options)
     if options.classes is not None and not options.classes.expanduser().is_file():
-        raise VitreousError(f"There is no file {str(options.classes)!r} of class names.")
-
-
-def _check_writable(out: Path, *folders: Path | None) -> None:
-    """Raise if something could not be written at the end, before hours are spent measuring."""
-    check_report_path(out)
-    if out.is_dir():
-        raise VitreousError(
-            f"{str(out)!r} is a folder; name a file for the report, {str(out / 'report.html')!r}."
-        )
-    for folder in (out.parent, *(folder.expanduser() for folder in folders if folder is not None)):
-        with explain_write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
+        raise NoSuchPath("file", str(options.classes), "of class names")
 
 
 def _run(
@@ -219,21 +220,49 @@ def _run(
     options: MeasureOptions,
     probe_settings: Settings,
     analysis_settings: Settings,
-    out: Path,
+    output: OutputFile,
+    keep: Path,
 ) -> None:
     """Measure, also what is left of an interrupted run, and write the report."""
     # torch comes with these, which takes seconds
-    from vitreous.measure.engine import analyse, inspect
-    from vitreous.measure.inspection import Inspection
     from vitreous.measure.partial import Interrupted
+    from vitreous.measure.summary import nothing_measured
     from vitreous.report.guard import Guard
 
     stored = [load_inspection(folder) for folder in options.also]
     _check_roles(options, models, stored)
-    keep = out.with_name(f"{out.name}.partial")
-    first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
-    inspection, guard = Inspection({}), Guard()
-    shared = _shared_settings(options)
+    guard = Guard()
+    try:
+        inspection = _measure(models, options, probe_settings, analysis_settings, keep)
+    except Interrupted as stop:
+        if _is_first() and stop.inspection:
+            _write(stop.inspection, output, options, guard)
+            failures = "\n".join(guard.sentences())
+            console().print(failures, style="red", highlight=False, markup=False, soft_wrap=True)
+        raise
+    if _is_first():
+        if not inspection:
+            raise nothing_measured(inspection)
+        for other in stored:
+            inspection = add_stored(inspection, other)
+        _write(inspection, output, options, guard)
+        shutil.rmtree(keep, ignore_errors=True)
+        guard.check()
+
+
+def _measure(
+    models: Sequence[str],
+    options: MeasureOptions,
+    probe_settings: Settings,
+    analysis_settings: Settings,
+    keep: Path,
+) -> Inspection:
+    """Run the probes, then the analyses; `Interrupted` has what both have found so far."""
+    from vitreous.measure.engine import analyse, inspect  # torch comes with them
+    from vitreous.measure.inspection import Inspection
+    from vitreous.measure.partial import Interrupted
+
+    inspection, shared = Inspection({}), _shared_settings(options)
     try:
         if probe_settings:
             given = {"limit": options.limit or 512, "batch": options.batch, **shared}
@@ -241,7 +270,7 @@ def _run(
             inspection.control = _measure_before_training(
                 models, options, probe_settings, given, keep
             )
-        if analysis_settings and first:
+        if analysis_settings and _is_first():
             if options.batch:
                 shared["batch"] = options.batch
             inspection |= analyse(
@@ -249,18 +278,9 @@ def _run(
                 keep=keep / "analyses", **shared,
             )  # fmt: skip
     except Interrupted as stop:
-        inspection |= stop.inspection or Inspection({})
-        if first and inspection:
-            _write(inspection, out, options, guard)
-            failures = "\n".join(guard.sentences())
-            console().print(failures, style="red", highlight=False, markup=False, soft_wrap=True)
+        stop.inspection = inspection | (stop.inspection or Inspection({}))
         raise
-    if first:
-        for other in stored:
-            inspection = add_stored(inspection, other)
-        _write(inspection, out, options, guard)
-        shutil.rmtree(keep, ignore_errors=True)
-        guard.check()
+    return inspection
 
 
 def _shared_settings(options: MeasureOptions) -> dict[str, Any]:
@@ -341,7 +361,9 @@ def add_stored(inspection: Inspection, stored: Inspection) -> Inspection:
     return joined
 
 
-def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Guard) -> None:
+def _write(
+    inspection: Inspection, output: OutputFile, options: MeasureOptions, guard: Guard
+) -> None:
     """Save the results, judge the claims, print the summary and write the report, in this order.
 
     The results took the time, so they come first. `guard` notes what fails, and the rest is done.
@@ -355,9 +377,9 @@ def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Gu
     from vitreous.report.judgement import summary_text
     from vitreous.report.terminal_summary import terminal_summary
 
-    written = [out]
+    out, others = output.path, []
     if options.results is not None:
-        written.append(inspection.save(options.results))
+        others.append(inspection.save(options.results))
     judgement = guard.run(
         "The verdicts",
         lambda: judge_inspection(inspection, parse_roles(options.role)),
@@ -370,10 +392,13 @@ def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Gu
     if judgement is not None:
         what = "The verdicts on the terminal"
         screen.print(guard.run(what, lambda: Text(summary_text(judgement)), Text))
-    write(inspection, out, figures=options.figures, judgement=judgement, guard=guard)
+    write(
+        inspection, out, figures=options.figures, judgement=judgement, guard=guard,
+        mark=output.mark,
+    )  # fmt: skip
     if options.figures is not None:
-        written.append(options.figures)
+        others.append(options.figures)
     if (guard.failures or guard.not_judged) and options.results is None:
         # so that the report can be written again without measuring again
-        written.append(inspection.save(out.with_name(f"{out.stem}-results")))
-    screen.print(f"Wrote {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+        others.append(inspection.save(out.with_name(f"{out.stem}-results")))
+    screen.print(output.sentence(*others), highlight=False, markup=False, soft_wrap=True)

@@ -25,6 +25,7 @@ from vitreous.claims.facts import parse_roles
 from vitreous.claims.loading import add_control, evidence_of, load_evidence
 from vitreous.claims.verdicts import ENOUGH_SEEDS, OUTCOMES, Verdict, judge, summarise
 from vitreous.commands.claim_tables import need_text, short_number
+from vitreous.commands.output_files import named_outputs, written_sentence
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.report.guard import Guard
@@ -98,10 +99,12 @@ def judge_folder(
     what = "The table on the terminal"
     show_all = everything or only is not None
     guard.run(what, lambda: print_verdicts(verdicts, console, show_all), lambda _: None)
-    for path in out:
-        _write(path, Judgement(verdicts, evidence.items), guard)
-    if out:
-        console.print(f"Wrote {', '.join(map(str, out))}", highlight=False, soft_wrap=True)
+    outputs = named_outputs(out)
+    for output in outputs:
+        _write(output.path, Judgement(verdicts, evidence.items), guard)
+    if outputs:
+        written = written_sentence(outputs)
+        console.print(written, highlight=False, markup=False, soft_wrap=True)
     guard.check()
 
 

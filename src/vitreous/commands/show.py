@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from vitreous import model_names
+from vitreous.commands.output_files import check_writable, choose_output, mark_of_command
 from vitreous.commands.terminal import ImageOption, console, default_file_name
+from vitreous.data.sources.paths import check_picture
 from vitreous.errors import VitreousError
 from vitreous.report.path import check_figure_path
+from vitreous.storage.file_names import checkpoint_words, file_words
 from vitreous.validation import check_ranges
 
 if TYPE_CHECKING:
@@ -73,7 +76,7 @@ class ShowOptions:
     top: int = 5
     image: ImageOption | None = None
     pretrained: bool = False
-    weights: str | None = None
+    weights: tuple[str, ...] = ()
     mean: tuple[str, ...] = ()
     std: tuple[str, ...] = ()
     crop: float | None = None
@@ -112,13 +115,12 @@ def show_photo(
     chosen = options or ShowOptions()
     check_ranges(**vars(chosen))
     model_names.check_models([model])
-    weights = () if chosen.weights is None else (chosen.weights,)
-    pairs = model_names.pair_weights([model], weights)
-    model_names.check_weights(pairs)
-    if not photo.expanduser().exists():
-        raise VitreousError(f"There is no picture {str(photo)!r}; check the path.")
-    out = chosen.out or Path(_default_name(model, photo))
-    check_figure_path(out)
+    weights = _one_checkpoint(model, chosen.weights)
+    check_picture(photo)
+    mark = mark_of_command("show", [model, str(photo)], vars(chosen))
+    output = choose_output(chosen.out, _default_name(model, weights, photo), mark)
+    check_figure_path(output.path)
+    check_writable(output.path)
     head, query = _parse_head(chosen.head), _parse_query(chosen.query)
     # torch comes with these, which takes seconds
     from vitreous.measure.preprocessing import choose_preprocessing
@@ -131,11 +133,24 @@ def show_photo(
     shown = show(
         model, photo, unit=chosen.unit, head=head, query=query, rollout=chosen.rollout,
         top=chosen.top, image=chosen.image, pretrained=chosen.pretrained,
-        weights=pairs[0].weights, preprocessing=preprocessing, classes=chosen.classes,
+        weights=weights, preprocessing=preprocessing, classes=chosen.classes,
         device=chosen.device, seed=chosen.seed,
     )  # fmt: skip
     _print(shown)
-    console().print(f"Wrote {shown.save(out)}", highlight=False, markup=False, soft_wrap=True)
+    shown.save(output.path, mark=mark)
+    console().print(output.sentence(), highlight=False, markup=False, soft_wrap=True)
+
+
+def _one_checkpoint(model: str, weights: tuple[str, ...]) -> str | None:
+    """The checkpoint to load, if any; raises for several, and if there is no such file."""
+    pairs = model_names.pair_weights([model], weights)
+    if len(pairs) > 1:
+        raise VitreousError(
+            f"show takes one checkpoint, and {len(pairs)} were given: {', '.join(weights)}; run it "
+            "once for each, or compare them with `vitreous inspect`."
+        )
+    model_names.check_weights(pairs)
+    return pairs[0].weights
 
 
 def _print(shown: Shown) -> None:
@@ -147,6 +162,12 @@ def _print(shown: Shown) -> None:
     if shown.map is not None:
         screen.print(Text(f"{shown.model}: {shown.map.says}"), soft_wrap=True)
     screen.print(Text(f"Image: {shown.preprocessing}", style="dim"), soft_wrap=True)
+    if shown.checkpoint is not None:
+        style = "yellow" if shown.checkpoint.missing else "dim"
+        loaded = Text(f"Weights: {shown.checkpoint.describe()}", style=style)
+        screen.print(loaded, soft_wrap=True)
+    if shown.enlarged:
+        screen.print(Text(shown.enlarged, style="yellow"), soft_wrap=True)
     if shown.warning:
         comes_with_some = shown.model.startswith(("run:", "nano:", "zoo:"))
         advised = shown.weights == "random" and not comes_with_some
@@ -160,11 +181,15 @@ def _print(shown: Shown) -> None:
         table.add_row(Text(str(row["class"])), f"{row['probability']:.1%}")
     if len(shown.predictions):
         screen.print(table)
+        if not shown.named:
+            hint = "The classes have no names; --classes FILE gives them, one a line."
+            screen.print(Text(hint, style="dim"), soft_wrap=True)
 
 
-def _default_name(model: str, photo: Path) -> str:
-    stem = re.sub(r"[^\w.+-]+", "-", photo.stem, flags=re.ASCII).strip(".-") or "photo"
-    return default_file_name("show", [model], f"-{stem[:40]}.png")
+def _default_name(model: str, weights: str | None, photo: Path) -> str:
+    parts = [checkpoint_words(weights)] if weights is not None else []
+    ending = "-".join([*parts, file_words(photo) or "photo"])
+    return default_file_name("show", [model], f"-{ending}.png")
 
 
 def _parse_head(text: str) -> int | Literal["mean"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from vitreous.commands.terminal import ImageOption, console
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import VitreousError
 from vitreous.image_size import square_side
+from vitreous.storage.file_names import file_words
 from vitreous.validation import check_ranges
 
 
@@ -124,7 +126,7 @@ def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: A
         )
 
 
-def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
+def pack_study(folder: Path, /, *, out: Path | None = None) -> None:
     """Pack the results of a study, without weights, into files of at most 16 MB.
 
     Example: vitreous pack studies/cifar10 --out evidence.zip
@@ -134,15 +136,19 @@ def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
     folder
         Folder of the study.
     out
-        Archive to write; evidence-1.zip, evidence-2.zip and so on if one is not enough (default:
-        evidence.zip).
+        Archive to write; evidence-FOLDER-1.zip, evidence-FOLDER-2.zip and so on if one is not
+        enough (default: evidence-FOLDER.zip).
     """
     from vitreous.studies.packing import pack_evidence  # torch comes with it
 
-    packed = pack_evidence(folder.expanduser(), out.expanduser())
+    default = Path(f"evidence-{file_words(folder.resolve())}.zip")
+    target = (out or default).expanduser()
+    before = set(target.parent.glob(f"{glob.escape(target.stem)}*.zip"))
+    packed = pack_evidence(folder.expanduser(), target)
     for archive in packed.archives:
         size = archive.stat().st_size / 1e6
-        console().print(f"{archive}: {size:.1f} MB", highlight=False)
+        replaced = " (replaced)" if archive in before else ""
+        console().print(f"{archive}: {size:.1f} MB{replaced}", highlight=False)
     console().print(
         f"{packed.results} results and the records of {packed.trainings} trainings.",
         highlight=False,

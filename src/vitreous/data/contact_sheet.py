@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import class_balanced_order
-from vitreous.errors import VitreousError
+from vitreous.storage.atomic_files import explain_write_errors
 
 TILE = 128  # pixels; small images are enlarged by a whole number, so that a pixel stays a square
 GAP, MARGIN, CAPTION, HEADING = 10, 28, 20, 52
@@ -46,11 +46,9 @@ def contact_sheet(data: Dataset, *, seed: int = 0) -> Image.Image:
 
 def save_contact_sheet(picture: Image.Image, path: Path) -> None:
     """Write the picture in the format of the suffix."""
-    try:
+    with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         picture.save(path)
-    except OSError as error:
-        raise VitreousError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
 
 
 def choose_rows(labels: NDArray[np.int64], seed: int) -> list[list[int]]:

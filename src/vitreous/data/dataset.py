@@ -38,6 +38,9 @@ class Dataset:
     framing: Framing | None = None  # how pictures became these images, if they were framed
     # The same images as models with other framings get them.
     views: Mapping[Framing, Tensor] = field(default_factory=dict)
+    # Whether mean and std were measured on pictures: that says nothing about how a model was
+    # trained, so a model that declares none does not get them.
+    measured: bool = False
 
     def __repr__(self) -> str:
         height, width = self.image

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from vitreous.data.sources.paths import reader_of
-from vitreous.errors import UnknownName, VitreousError, nearest_names
+from vitreous.errors import NoSuchPath, UnknownName, VitreousError, nearest_names
 
 SPLITS = ("train", "test", "val", "all")
 
@@ -61,17 +61,18 @@ def _parse_path(name: str, source: str) -> str:
         raise VitreousError(f"A data set needs a name, and {name!r} is none: {_forms()}.")
     try:
         return reader_of(name)
-    except VitreousError as error:
-        if not str(error).startswith("There is no file or folder"):
-            raise
-    if source:
+    except NoSuchPath as error:
+        nearest = error.nearest
+    if source and not nearest:
         raise UnknownName("source of images", source, SOURCES, f"Images are {_forms()}.")
     sets = import_module("vitreous.data.sources.torchvision_sets").SETS
     known = {task.lower(): f"world:{task}" for task in TASKS}
     known |= {each.lower(): f"tv:{each}" for each in sets}
     near = nearest_names(name.lower(), known, count=1)
-    meant = f" Did you mean {known[near[0]]}?" if near and len(name) > 2 else ""
-    raise VitreousError(f"There is no file or folder {name!r}.{meant} Images are {_forms()}.")
+    hint = f"Images are {_forms()}."
+    if near and len(name) > 2 and not nearest:
+        hint = f"Did you mean {known[near[0]]}? {hint}"
+    raise NoSuchPath("file or folder", name, hint=hint)
 
 
 def _forms() -> str:

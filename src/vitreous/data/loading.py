@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from vitreous.data.dataset import Dataset
 from vitreous.data.dataset_names import check_dataset, parse_dataset
 from vitreous.data.framing import Framing
-from vitreous.data.normalisation import normalisation
+from vitreous.data.normalisation import measured_normalisation, published_normalisation
 from vitreous.data.sources.decode import VERSION, Faults, decode, shared_size
 from vitreous.data.sources.image_cache import cache_folder, cached_images, cached_value
 from vitreous.data.sources.listing import (
@@ -102,7 +102,8 @@ def load(
     memory : int
         Images that take more bytes are mapped from the cache.
     statistics : bool
-        Measure mean and std of the training images; without it the data set has ImageNet's.
+        Measure mean and std of the training images; without it a data set has the published ones,
+        or ImageNet's.
     shuffled : bool
         Return the images in a random order whose every beginning holds the classes in proportion.
 
@@ -249,9 +250,12 @@ def _decoded(
     good = np.setdiff1d(np.arange(len(listing)), list(faults))
     pixels, labels = torch.from_numpy(images[: len(good)]), torch.from_numpy(listing.labels[good])
     data = Dataset(pixels, labels, (), name, skipped=skipped, framing=framing)
-    if statistics:
-        mean, std = normalisation(name, reference, framing, home, (listing.take(good), images))
-        data = replace(data, mean=mean, std=std)
+    if published := published_normalisation(name):
+        data = replace(data, mean=published[0], std=published[1])
+    elif statistics:
+        decoded = listing.take(good), images
+        mean, std = measured_normalisation(name, reference, framing, home, decoded)
+        data = replace(data, mean=mean, std=std, measured=True)
     if order is None:
         return data
     return data.take(torch.from_numpy(np.searchsorted(good, order[np.isin(order, good)])))

@@ -29,7 +29,18 @@ papers'.
 """
 
 
-def normalisation(
+def published_normalisation(name: str) -> tuple[Triple, Triple] | None:
+    """Mean and std that the papers have for a data set; None for any other.
+
+    >>> published_normalisation("tv:CIFAR10")[0]
+    (0.4914, 0.4822, 0.4465)
+    """
+    source, _, where = name.partition(":")
+    published = PUBLISHED.get(where.rpartition("/")[2].lower())
+    return published if source in ("tv", "hf") else None
+
+
+def measured_normalisation(
     name: str,
     reference: Listing,
     framing: Framing,
@@ -38,10 +49,6 @@ def normalisation(
 ) -> tuple[Triple, Triple]:
     """Mean and standard deviation of the reference images; those among `decoded` are not decoded
     again."""
-    source, _, where = name.partition(":")
-    published = PUBLISHED.get(where.rpartition("/")[2].lower())
-    if published is not None and source in ("tv", "hf"):
-        return published
 
     def measure() -> tuple[Triple, Triple]:
         listing, images = decoded

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from vitreous.data.sources.decode import describe_fault, rgb_picture
-from vitreous.data.sources.paths import PICTURES, files_in
+from vitreous.data.sources.paths import check_picture
 from vitreous.errors import VitreousError
 
 Photo = str | Path | Image.Image | NDArray[Any] | Tensor
@@ -52,17 +52,9 @@ def read_photo(source: Photo, upright: bool = False) -> Image.Image:
 
 
 def _read_file(source: str | Path, upright: bool) -> Image.Image:
-    if "://" in str(source):
-        raise VitreousError(f"{str(source)!r} is an address; download the picture and give a path.")
-    path = Path(source).expanduser()
-    if path.is_dir():
-        inside = files_in(path, PICTURES)
-        such_as = f", such as {str(inside[0])!r}" if inside else ""
-        raise VitreousError(f"{str(source)!r} is a folder; give one picture{such_as}.")
-    if not path.exists():
-        raise VitreousError(f"There is no picture {str(source)!r}; check the path.")
+    check_picture(source)
     try:
-        return rgb_picture(path, upright)
+        return rgb_picture(Path(source).expanduser(), upright)
     except Exception as error:  # a broken file can break any part of a decoder
         raise VitreousError(
             f"{str(source)!r} cannot be read as a picture: {describe_fault(error)}."

@@ -150,8 +150,7 @@ def _framed(name: str, split: str, opened: Sequence[Subject], how: Mapping[str, 
     if name.startswith("world:"):
         return load(name, split=split, **how)
     framings = list(dict.fromkeys(each.framing for each in opened))
-    undeclared = any(each.normalised == "ImageNet" for each in opened)
-    data = load(name, split=split, framing=framings[0], statistics=undeclared, **how)
+    data = load(name, split=split, framing=framings[0], statistics=False, **how)
     views = {}
     for framing in framings[1:]:
         if framing is not None:

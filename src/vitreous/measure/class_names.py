@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vitreous.data.sources.listing import enumerate_few
-from vitreous.errors import VitreousError
+from vitreous.errors import NoSuchPath, VitreousError
 
 ClassNames = Path | str | Sequence[str] | Mapping[Any, str]
 """A file of names, or the names in the order of a model's scores."""
@@ -48,6 +48,8 @@ def read_class_names(given: ClassNames) -> tuple[str, ...]:
 
 
 def _read_names(path: Path) -> Sequence[str] | Mapping[Any, str]:
+    if not path.exists():
+        raise NoSuchPath("file", str(path), "of class names")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -129,7 +129,8 @@ def inspect(
     with Partial(keep, pass_.identity, reads=team.first) as partial:
         shards = Shards(partial, team)
         try:
-            _stream(pass_, shards)
+            if any(map(pass_.suited, chosen)):
+                _stream(pass_, shards)
         except KeyboardInterrupt:
             done = len(shards.done)
             so_far = _answer_probes(pass_, shards, perf_counter() - began) if done else None

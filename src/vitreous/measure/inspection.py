@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import NoSuchPath, UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.results.files import (
     CONTROL_FOLDER,
@@ -181,6 +181,8 @@ class Inspection(Mapping[str, Result]):
     def load(cls, folder: Path | str) -> Inspection:
         """Read what `save` wrote."""
         home = Path(folder).expanduser()
+        if not home.exists():
+            raise NoSuchPath("folder", str(folder), "of saved results")
         if not (home / INDEX_NAME).is_file():
             raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX_NAME}.")
         index = read_index(home)

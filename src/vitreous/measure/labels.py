@@ -168,6 +168,12 @@ def _numbered(outputs: int) -> tuple[str, ...]:
     return tuple(f"class {number}" for number in range(outputs))
 
 
+def has_class_names(subject: Subject) -> bool:
+    """Whether the scores of a model have names: its own, or ImageNet's."""
+    outputs = subject.outputs or 0
+    return score_names(subject) != _numbered(outputs)
+
+
 def score_names(subject: Subject) -> tuple[str, ...]:
     """Names of a model's scores: its own, ImageNet's if a library made it for that, or numbers."""
     outputs = subject.outputs or 0

@@ -22,6 +22,7 @@ from vitreous.measure.heads import why_hidden
 from vitreous.measure.pictures import asking_tokens
 from vitreous.measure.probes.rollout import layer, rolled, unrollable
 from vitreous.measure.subject import Subject
+from vitreous.results.words import join_words
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.observe import AttentionMap, Sites
 
@@ -240,11 +241,7 @@ def choose_query(attention: AttentionMap, unit: Unit, query: Query) -> tuple[lis
         chosen = [number for number, name in enumerate(unit.prefix) if name == query]
         chosen = [token for token in chosen if token in asking]
         if not chosen:
-            names = ", ".join(map(repr, dict.fromkeys(unit.prefix))) or "no such token"
-            raise VitreousError(
-                f"query={query} was asked for, and {unit.name} has {names}; give one of these, "
-                "'mean', or row and column of a patch."
-            )
+            raise VitreousError(_no_such_query(query, asking, attention, unit))
         return chosen, _who(chosen, attention, unit)
     if query == "mean":
         chosen = [token for token in asking if token >= attention.prefix] or asking
@@ -257,6 +254,19 @@ def choose_query(attention: AttentionMap, unit: Unit, query: Query) -> tuple[lis
             "in front of the grid do; leave out query=."
         )
     return [token], f"from patch {row}, {column}"
+
+
+def _no_such_query(query: str, asking: Sequence[int], attention: AttentionMap, unit: Unit) -> str:
+    """The error about a token that there is not, with what can be asked for instead."""
+    prefix = dict.fromkeys(name for place, name in enumerate(unit.prefix) if place in asking)
+    possible = [f"query={name}" for name in prefix]
+    if any(token >= attention.prefix for token in asking):
+        rows, columns = attention.query_grid
+        possible += ["query=mean", f"query={rows // 2},{columns // 2} for one patch"]
+    return (
+        f"query={query} was asked for, and {unit.name} has no {query} token; it can be "
+        f"{join_words(possible, 'or')}."
+    )
 
 
 def _who(tokens: Sequence[int], attention: AttentionMap, unit: Unit) -> str:

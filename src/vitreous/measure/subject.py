@@ -38,7 +38,7 @@ Model = nn.Module | Specimen | str
 CheckpointFiles = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
 """A checkpoint, several, or a dict of them by model."""
 USUAL = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""ImageNet's mean and std, used where neither model nor data set says how images are normalised."""
+"""ImageNet's mean and std, used where neither model nor data set declares others."""
 Source = Literal["you", "model", "data set", "ImageNet"]
 
 log = getLogger("vitreous")
@@ -67,17 +67,17 @@ class Subject:
     """Whether it takes blue, green, red."""
 
     def shown(self, data: Dataset) -> Subject:
-        """The model with the mean and std of its images: its own, else the data set's, else
-        ImageNet's.
+        """The model with the mean and std of its images: its own, else those that the data set
+        declares, else ImageNet's.
 
-        This is decided nowhere else.
+        Measured ones of a folder of photos do not count: the same photo would be another input
+        among other photos. This is decided nowhere else.
         """
         if data.split == "all" and _same_place(self.specimen.trained.get("data"), data.name):
             _warn_of_training_images(self.name, data.name)
         if self.normalised in ("you", "model"):
             return self
-        known = (data.mean, data.std) != USUAL
-        _warn_of_normalisation(self.name, data.name if known else None)
+        known = not data.measured and (data.mean, data.std) != USUAL
         mean, std = map(self._channels, (data.mean, data.std) if known else USUAL)
         return replace(self, mean=mean, std=std, normalised="data set" if known else "ImageNet")
 
@@ -105,6 +105,9 @@ class Subject:
             steps = f"{format_size(size)} as they are"
         mean, std = (" ".join(f"{level:.4g}" for level in each) for each in (self.mean, self.std))
         whose = self.declared_by if self.normalised == "model" else self.normalised
+        if self.normalised in ("data set", "ImageNet"):
+            those = "ImageNet's" if self.normalised == "ImageNet" else f"those of {data.name}"
+            whose = f"{those}, as the model declares none; --mean and --std set others"
         return f"{steps}; mean {mean}, std {std} ({whose or 'model'})"
 
     @cached_property
@@ -136,21 +139,6 @@ class Subject:
             _per_channel(given[:channels], levels.device) for given in (self.mean, self.std)
         )
         return ((levels - mean) / std).to(weight.dtype)
-
-
-@cache
-def _warn_of_normalisation(model: str, data: str | None) -> None:
-    """Warn once for each model and data set."""
-    if data:
-        instead = f", so they get the mean and std of {data!r}"
-    else:
-        instead = ", nor does the data set, so they get ImageNet's"
-    log.warning(
-        "%s does not say how its images are normalised%s; if it was trained otherwise, set mean "
-        "and std: --mean and --std, or preprocessing={'mean': …, 'std': …} in Python.",
-        model,
-        instead,
-    )
 
 
 def _same_place(trained: str | None, shown: str) -> bool:

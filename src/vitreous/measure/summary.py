@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from vitreous.errors import VitreousError
 from vitreous.results import Column, Result
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ COLUMNS = (
     Column("ece_high", "quantity", "Upper end of its 95 % interval."),
 )
 """Columns in which no model has a number are left out."""
+MOST_REASONS = 3
+"""Reasons in an error."""
 
 
 def summary_result(inspection: Inspection) -> Result:
@@ -76,6 +79,19 @@ def _rows_of(inspection: Inspection, name: str, which: dict[str, Any]) -> list[d
 
 def left_out_lines(inspection: Inspection) -> list[str]:
     """A line on measurements that could not be made on a model, for each reason."""
+    return [f"Left out: {what}. {why}" for what, why in _left_out(inspection)]
+
+
+def nothing_measured(inspection: Inspection) -> VitreousError:
+    """The error about an inspection without any result, with the reasons."""
+    reasons = [f"{what}: {why}" for what, why in _left_out(inspection)]
+    more = len(reasons) - MOST_REASONS
+    shown = [*reasons[:MOST_REASONS], *([f"and {more} more reasons."] if more > 0 else [])]
+    return VitreousError(f"Nothing could be measured, so no report is written. {' '.join(shown)}")
+
+
+def _left_out(inspection: Inspection) -> list[tuple[str, str]]:
+    """What could not be measured, as "cka of nano:vit, nano:resnet", with each reason."""
     left_out = {name: result.about.get("left_out", {}) for name, result in inspection.items()}
     measurements: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, models in (left_out | inspection.left_out).items():
@@ -85,7 +101,4 @@ def left_out_lines(inspection: Inspection) -> list[str]:
     grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (model, why), names in measurements.items():
         grouped[", ".join(names), why].append(model)
-    return [
-        f"Left out: {names} of {', '.join(models)}. {why}"
-        for (names, why), models in grouped.items()
-    ]
+    return [(f"{names} of {', '.join(models)}", why) for (names, why), models in grouped.items()]

@@ -28,14 +28,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from vitreous.errors import VitreousError
+from vitreous.checkpoint_header import checkpoint_format
+from vitreous.errors import NoSuchPath, VitreousError
 from vitreous.storage.run_folder import Run
 
 ENDINGS = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 USUAL_FILES = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pt", "model.pth")
 """Files of weights in a folder, the one to take first."""
-MAX_HEADER = 100 << 20
-"""Bytes of a safetensors header, at most; its own reader has the same limit."""
 EXPORT = "torch.save(model.state_dict(), 'weights.pth')"
 
 HARMLESS_CALLS = {
@@ -63,7 +62,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     >>> tensors = read_checkpoint(Path("runs/last.pth"))
     """
     if not path.exists():
-        raise VitreousError(f"There is no file or folder {str(path)!r} to load weights from.")
+        raise NoSuchPath("file or folder", str(path), "to load weights from")
     if path.is_dir():
         return _read_folder(path)
     if path.name.endswith(".index.json"):
@@ -123,21 +122,13 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> Any:
-    """What a file holds; its first bytes decide how it is read, because endings mislead."""
-    with path.open("rb") as file:
-        start = file.read(64)
-    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= MAX_HEADER:
-        try:
-            return load_file(path)
-        except SafetensorError as error:
-            _refuse(path, f"is damaged ({error})", "copy or download it again")
-    if not start:
-        _refuse(path, "is empty", "copy or download it again")
-    if start.startswith(b"version https://git-lfs"):
-        _refuse(path, "is a pointer of Git LFS and not the weights", "run `git lfs pull`")
-    if not start.startswith((b"PK\x03\x04", b"\x80")):
-        _refuse(path, "is neither safetensors nor written by torch.save", "convert it")
-    return _read_torch(path)
+    """What a file holds; its first bytes decide how it is read."""
+    if checkpoint_format(path) == "torch":
+        return _read_torch(path)
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        _refuse(path, f"is damaged ({error})", "copy or download it again")
 
 
 def _read_torch(path: Path) -> Any:

@@ -56,7 +56,7 @@ def load_hugging_face(
     is_local = where.startswith((".", "/", "~")) or (where != "" and path.exists())
     local = path if is_local else None
     folder = where if local is None else str(local.parent if local.is_file() else local)
-    with safe_loading(f"hf:{where}", hub=local is None):
+    with safe_loading(f"hf:{where}", hub=local is None, no_folder=where):
         config = _read_config(where, local)
         vision = getattr(config, "vision_config", config)
         if image is not None and hasattr(vision, "image_size"):
@@ -166,10 +166,11 @@ def _only_pickles(folder: str) -> bool:
 
 
 @contextmanager
-def safe_loading(name: str, *, hub: bool) -> Iterator[None]:
+def safe_loading(name: str, *, hub: bool, no_folder: str = "") -> Iterator[None]:
     """Inside, nothing is unpickled, no hub is waited for, and errors are one sentence.
 
-    `hub` says whether the files of the model `name` may have to come from the network.
+    `hub` says whether the files of the model `name` may have to come from the network. `no_folder`
+    is the folder it could also have been, and is not.
     """
     try:
         with _no_pickle():
@@ -196,7 +197,9 @@ def safe_loading(name: str, *, hub: bool) -> Iterator[None]:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             why = lines[0] if lines else type(error).__name__
             why = shorten(why, 200, placeholder=" …").rstrip(".:!")
-        raise VitreousError(f"Cannot load {name!r}: {why}.") from error
+        begin = f"There is no folder {no_folder!r}, and from the hub it cannot be loaded"
+        begin = begin if hub and no_folder else f"Cannot load {name!r}"
+        raise VitreousError(f"{begin}: {why}.") from error
 
 
 @contextmanager

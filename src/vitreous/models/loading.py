@@ -28,7 +28,7 @@ import torchvision
 from torch import nn
 
 from vitreous import model_names
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import NoSuchPath, UnknownName, VitreousError
 from vitreous.image_size import ImageSize, sides
 from vitreous.models import registry
 from vitreous.models.checkpoint_files import has_weights
@@ -368,7 +368,7 @@ def _load_bundled(name: str, image: Image | None) -> nn.Module:
 def _not_a_run(where: str, path: Path) -> VitreousError:
     """An error that says what a path is instead of a run."""
     if not path.exists():
-        return VitreousError(f"There is no file or folder {where!r}.")
+        return NoSuchPath("file or folder", where)
     if path.is_file():
         return VitreousError(
             f"{where!r} holds weights but not the model they belong to; name the model and give "

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.report.cards import table_csv
 from vitreous.report.guard import Guard
@@ -16,6 +15,7 @@ from vitreous.results import Result
 from vitreous.results.charts import SUFFIXES, save_chart
 from vitreous.results.view import View
 from vitreous.specimen.drawing import save
+from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.storage.file_names import UniqueNames, name_models
 
 Make = Callable[[], list[Path]]
@@ -33,14 +33,10 @@ def write_figures(inspection: Inspection, folder: Path, guard: Guard) -> list[Pa
     `summary-….csv` for all models.
     """
     written: list[Path] = []
-    try:
+    with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for what, make in _files(inspection, folder):
             written += guard.run(what, make, lambda _: [], let=OSError)
-    except OSError as error:
-        raise VitreousError(
-            f"Cannot write figures to {str(folder)!r}: {error.strerror or error}."
-        ) from error
     return written
 
 

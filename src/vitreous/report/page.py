@@ -41,6 +41,7 @@ def write(
     figures: Path | str | None = None,
     judgement: Judgement | None = None,
     guard: Guard | None = None,
+    mark: str = "",
 ) -> Path:
     """Write an inspection as one HTML file and return its path.
 
@@ -59,6 +60,8 @@ def write(
         Verdicts on claims, which come first (default: none).
     guard
         Notes what cannot be rendered, instead of an error.
+    mark
+        A text in the head of the file, by which the command that wrote it is recognised.
 
     Examples
     --------
@@ -71,7 +74,7 @@ def write(
     target = Path(path).expanduser()
     check_report_path(target)
     notes = guard or Guard()
-    text = page(inspection, judgement, notes)
+    text = page(inspection, judgement, notes, mark)
     with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(target, text.encode())
@@ -85,7 +88,10 @@ def write(
 
 
 def page(
-    inspection: Inspection, judgement: Judgement | None = None, guard: Guard | None = None
+    inspection: Inspection,
+    judgement: Judgement | None = None,
+    guard: Guard | None = None,
+    mark: str = "",
 ) -> str:
     """Return the content of the file; `guard` notes what fails."""
     guard = guard or Guard()
@@ -106,6 +112,7 @@ def page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         '<meta name="referrer" content="no-referrer">',
+        *([f'<meta name="vitreous" content="{escape(mark)}">'] if mark else []),
         f"<title>{title}</title>\n<style>{style}</style>\n<script>{SCRIPTED}</script>",
         '</head>\n<body>\n<a class="skip" href="#main">Skip to the results</a>',
         *guard.lines("The table of contents", contents, inspection, judgement),

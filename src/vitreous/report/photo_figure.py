@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from vitreous.palette import PAPERS, RAMPS, Theme, model_colours
 from vitreous.results import style
-from vitreous.results.words import format_number
+from vitreous.results.words import format_interval, format_number
 
 if TYPE_CHECKING:
     from vitreous.measure.photo_map import PhotoMap
@@ -35,6 +35,12 @@ MOST = 0.7
 """Opacity of the map where it is brightest."""
 CLIPPED = 99.5
 """Percentile at which colours end: single patches attract far more attention than all others."""
+FLAT = 4.0
+"""Shares begin at the smallest, not at zero, if the largest is less than this times as large."""
+NEARLY_UNIFORM = 2.0
+"""Shares are called nearly uniform if the largest is less than this times the smallest."""
+LEAST_SPAN = 0.02
+"""What colours span at least, as a part of the mean share: less is rounding, and stays pale."""
 MARK = "#39F3FF"
 """The colour around the patch that looks, as in the attention maps of a report."""
 AS_IS: Any = {"parse_math": False}
@@ -75,7 +81,7 @@ def draw_photo(shown: Shown, theme: Theme) -> tuple[Figure, NDArray[Any]]:
             _bars(axes[-1], shown, theme)
         left = LEFT / across
         figure.text(
-            left, 1 - 0.1 / down, shown.model, va="top", fontsize=11, weight="bold", **AS_IS
+            left, 1 - 0.1 / down, shown.title, va="top", fontsize=11, weight="bold", **AS_IS
         )
         figure.text(left, 0.08 / down, caption, fontsize=7, alpha=0.75, va="bottom", **AS_IS)
     return figure, np.array(axes)
@@ -89,7 +95,7 @@ def _title(found: PhotoMap, width: float) -> str:
 
 def _picture(ax: Axes, shown: Shown) -> None:
     ax.imshow(shown.picture, interpolation="nearest", aspect="auto")
-    ax.set_title("Picture")
+    ax.set_title(_short(shown.photo) or "Picture", **AS_IS)
     ax.set_axis_off()
 
 
@@ -123,13 +129,23 @@ def _overlay(ax: Axes, picture: NDArray[np.uint8], found: PhotoMap) -> None:
 
 
 def colour_limits(found: PhotoMap) -> Normalize:
-    """Where colours begin and end: shares at zero, norms at the smallest."""
+    """Where colours begin and end.
+
+    Norms begin at the smallest. Shares begin at zero; where all are alike that would be a single
+    colour, so they begin at the smallest, too, and the legend and the caption say so.
+    """
     values = found.values[np.isfinite(found.values)]
     if not len(values):
         return Normalize(0, 1)
-    low = float(values.min()) if found.measure == "feature norm" else 0.0
+    low, mean = float(values.min()), float(values.mean())
     high = float(np.percentile(values, CLIPPED)) if values.size > 100 else float(values.max())
-    return Normalize(low, high if high > low else low + 1)
+    if found.measure == "feature norm":
+        return Normalize(low, high if high > low else low + 1)
+    if high >= FLAT * low:
+        return Normalize(0, high if high > 0 else 1)
+    if high - low < LEAST_SPAN * mean:
+        return Normalize(mean * (1 - LEAST_SPAN / 2), mean * (1 + LEAST_SPAN / 2))
+    return Normalize(low, high)
 
 
 def _measure(found: PhotoMap) -> str:
@@ -163,19 +179,34 @@ def _percent(share: float) -> str:
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
+def describe_shares(shares: NDArray[np.float64]) -> str:
+    """How far the shares of attention differ, in words.
+
+    >>> describe_shares(np.array([[0.24, 0.26], [0.25, 0.25]]))
+    'Nearly uniform: 24.0 to 26.0 % a patch; uniform is 25.0 %.'
+    """
+    low, most, even = (100 * float(each) for each in (shares.min(), shares.max(), shares.mean()))
+    if most < NEARLY_UNIFORM * low:
+        return (
+            f"Nearly uniform: {format_interval(low, most)} % a patch; uniform is "
+            f"{format_number(even)} %."
+        )
+    return (
+        f"Largest share of a patch: {format_number(most)} %; uniform would be "
+        f"{format_number(even)} %."
+    )
+
+
 def _caption(shown: Shown, width: float) -> str:
     """What else a reader has to know, in small print."""
     lines = [f"Image: {shown.preprocessing}."]
     found = shown.map
     if found is not None and found.measure != "feature norm":
-        most, even = float(found.values.max()), 1 / found.values.size
-        line = f"Largest share of a patch: {format_number(100 * most)} %; all alike would be "
-        line += f"{format_number(100 * even)} %."
+        line = describe_shares(found.values)
         if found.elsewhere > 5e-4:
             line += f" {100 * found.elsewhere:.1f} % rests on tokens without a place."
         lines.append(line)
-    if shown.warning:
-        lines.append(shown.warning)
+    lines += [each for each in (shown.enlarged, shown.warning) if each]
     if not len(shown.predictions):
         lines.append("The output is not a score for each class, so there is no prediction.")
     return "\n".join(part for line in lines for part in textwrap.wrap(line, int(20 * width)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, filterwarnings
 
 import numpy as np
 import torch
@@ -21,7 +23,7 @@ from vitreous.devices import choose_device
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize
 from vitreous.measure.class_names import ClassNames
-from vitreous.measure.labels import score_names
+from vitreous.measure.labels import has_class_names, score_names
 from vitreous.measure.photo_map import Head, MapChoice, PhotoMap, Query, photo_map
 from vitreous.measure.preprocessing import PreprocessingChoice, choose_preprocessing
 from vitreous.measure.subject import Model, Subject, logits, subjects
@@ -35,8 +37,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from vitreous.models.matching import LoadedWeights
+
 SHARP = 640
 """Pixels of the longer side of the picture that is drawn, at most."""
+MUCH = 8
+"""How many times a picture is enlarged before that is worth a sentence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +76,20 @@ class Shown:
     """Where the weights come from: pretrained, trained, untrained, random or unknown."""
     warning: str = ""
     """Why neither the map nor the prediction means anything; empty if they may."""
+    photo: str = ""
+    """The name of the picture's file, if it has one."""
+    checkpoint: LoadedWeights | None = None
+    """What was loaded into the model, if weights were given."""
+    enlarged: str = ""
+    """A sentence about a picture that is much smaller than the model's images; else empty."""
+    named: bool = True
+    """Whether the classes have names, and not only numbers."""
+
+    @property
+    def title(self) -> str:
+        """The model, and the file of its weights."""
+        file = "" if self.checkpoint is None else f" ({Path(self.checkpoint.file).name})"
+        return f"{self.model}{file}"
 
     def __repr__(self) -> str:
         best = self.predictions.head(1).to_dict("records")
@@ -93,20 +113,34 @@ class Shown:
 
         return draw_photo(self, theme)
 
-    def save(self, path: Path | str, theme: Theme = "light") -> Path:
-        """Save the figure as `.png`, `.pdf` or `.svg`; returns the path."""
+    def save(self, path: Path | str, theme: Theme = "light", *, mark: str = "") -> Path:
+        """Save the figure as `.png`, `.pdf` or `.svg`; returns the path.
+
+        `mark` is a text in the metadata of a `.png`, by which the command that wrote it is
+        recognised.
+        """
         out = Path(path).expanduser()
         check_figure_path(out)
         figure = self.figure if theme == "light" else self.plot(theme)[0]
-        with explain_write_errors(out):
+        notes = {"Comment": mark} if mark and out.suffix.lower() == ".png" else None
+        with explain_write_errors(out), _any_script():
             out.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(out, dpi=200)
+            figure.savefig(out, dpi=200, metadata=notes)
         return out
 
     def _repr_png_(self) -> bytes:
         content = BytesIO()
-        self.figure.savefig(content, format="png", dpi=110)
+        with _any_script():
+            self.figure.savefig(content, format="png", dpi=110)
         return content.getvalue()
+
+
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """Inside, a character that no installed font has is drawn as a box, without a warning."""
+    with catch_warnings():
+        filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        yield
 
 
 def show(
@@ -170,10 +204,7 @@ def show(
     framing = subject.framing
     assert framing is not None
     pixels = framing(whole)
-    data = Dataset(
-        torch.from_numpy(np.ascontiguousarray(pixels))[None], torch.tensor([-1]), (),
-        "the picture", framing=framing,
-    )  # fmt: skip
+    data = _one_image(pixels, framing)
     subject = subject.shown(data)
     with torch.no_grad():
         found, output = photo_map(
@@ -188,7 +219,17 @@ def show(
         subject.describe_preprocessing(data),
         subject.specimen.weights,
         untrained_warning(subject),
+        photo=Path(photo).name if isinstance(photo, (str, Path)) else "",
+        checkpoint=subject.specimen.checkpoint,
+        enlarged=_enlarged(framing, whole),
+        named=has_class_names(subject),
     )
+
+
+def _one_image(pixels: NDArray[np.uint8], framing: Framing) -> Dataset:
+    """A data set of one image (3, h, w) without a label."""
+    images = torch.from_numpy(np.ascontiguousarray(pixels))[None]
+    return Dataset(images, torch.tensor([-1]), (), "the picture", framing=framing)
 
 
 def untrained_warning(subject: Subject) -> str:
@@ -211,6 +252,16 @@ def _one_subject(model: Model, **how: Any) -> Subject:
             f"{len(opened)} models were given; show takes one, vitreous.inspect compares several."
         )
     return opened[0]
+
+
+def _enlarged(framing: Framing, photo: Image.Image) -> str:
+    """A sentence about a picture of far fewer pixels than the model takes."""
+    resized = framing.resize or min(framing.size) / framing.crop
+    times = resized / min(photo.size)
+    if times <= MUCH:
+        return ""
+    width, height = photo.size
+    return f"The photo has {width}×{height} pixels and is enlarged {times:.0f} times for the model."
 
 
 def _sharper(framing: Framing, photo: Image.Image) -> NDArray[np.uint8]:

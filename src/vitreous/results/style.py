@@ -10,7 +10,12 @@ FONT = (
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', "
     "sans-serif"
 )
-FAMILIES = ("Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")
+FAMILIES = (
+    "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans",
+    # for file names and classes in other scripts, where these have no character
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "Hiragino Sans", "PingFang SC", "Yu Gothic",
+    "Microsoft YaHei", "Malgun Gothic", "WenQuanYi Zen Hei", "Droid Sans Fallback",
+)  # fmt: skip
 SIZES = {"title": 14, "axis": 12, "label": 11}
 GRID, AXIS, QUIET = 0.12, 0.45, 0.75
 """Opacity of grid lines, axes and less important text."""

@@ -69,11 +69,11 @@ def format_percent(value: Any, low: Any = math.nan, high: Any = math.nan) -> str
     return f"{text} ({100 * float(low):.1f} to {100 * float(high):.1f})"
 
 
-def join_words(items: Sequence[str]) -> str:
+def join_words(items: Sequence[str], last: str = "and") -> str:
     """`a, b and c`."""
     if len(items) < 2:
         return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

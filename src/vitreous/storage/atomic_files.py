@@ -57,11 +57,27 @@ def explain_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "the disk is full" if full else error.strerror or str(error)
         raise VitreousError(
-            f"Cannot write {str(path)!r}: {reason}. What was saved before is untouched."
+            f"Cannot write {str(path)!r}: {_why_unwritable(path, error)}"
         ) from error
+
+
+def _why_unwritable(path: Path, error: OSError) -> str:
+    """What stands in the way of a path, or of the file in it that the error is about."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "the disk is full. What was saved before is untouched."
+    said = error.strerror or str(error)
+    in_the_way = [each for each in (path, *path.parents) if each.exists() and not each.is_dir()]
+    if in_the_way and error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return f"{str(in_the_way[0])!r} is a file, not a folder."
+    if path.is_dir() and error.errno in (errno.EISDIR, errno.EEXIST):
+        return "it is a folder."
+    folder = next((each for each in (path, *path.parents) if each.is_dir()), path)
+    if error.errno == errno.ENOENT:  # what the system says of /proc, which is there
+        return f"nothing can be written in {str(folder)!r}."
+    if folder == path:
+        return f"{said}."
+    return f"{said} in {str(folder)!r}."
 
 
 def write_bytes(path: Path, *parts: bytes | memoryview) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 
 LONGEST = 100
 """Characters of a name without its ending; systems allow 255 bytes."""
@@ -23,8 +25,44 @@ def model_words(model: str) -> list[str]:
     if is_path:  # `vit_ti/4` is a name, `run:runs/4` a path
         rest = rest.rstrip("/").rpartition("/")[2] or rest
     source = source.rpartition("/")[2].removesuffix(".py")
-    words = re.findall(r"[\w.+]+", f"{source}-{rest}", re.ASCII)
+    words = re.findall(r"[\w.+]+", _composed(f"{source}-{rest}"))
     return [word for word in (each.strip(".") for each in words) if word] or ["model"]
+
+
+def file_words(path: str | Path, longest: int = 60) -> str:
+    """The name of a file without folders and ending, for use within another file's name.
+
+    Letters of all scripts stay, as does "=", which Lightning writes: only what some file system
+    refuses becomes a hyphen. At most `longest` bytes are kept.
+
+    >>> file_words("runs/epoch=3-step=99.ckpt"), file_words("日本 spät.jpg")
+    ('epoch=3-step=99', '日本-spät')
+    """
+    stem = Path(str(path).rstrip("/")).stem
+    safe = re.sub(r"[^\w.+=-]+", "-", _composed(stem)).strip(".-")
+    return shorten_name(safe, longest)
+
+
+def checkpoint_words(weights: str) -> str:
+    """The name of a checkpoint, and the key behind its @, for use within a file's name.
+
+    >>> checkpoint_words("runs/last.pth@model_ema"), checkpoint_words("vit@home/a.pth")
+    ('last-model_ema', 'a')
+    """
+    file, at, key = weights.rpartition("@")
+    if not at or "/" in key:
+        return file_words(weights)
+    return f"{file_words(file)}-{file_words(key)}"
+
+
+def shorten_name(name: str, longest: int) -> str:
+    """The beginning of a name, at most `longest` bytes in UTF-8 and no broken character."""
+    return name.encode()[:longest].decode(errors="ignore")
+
+
+def _composed(name: str) -> str:
+    """The same name in Unicode's composed form: macOS writes ä as two characters."""
+    return unicodedata.normalize("NFC", name.encode(errors="replace").decode())
 
 
 def name_models(models: Sequence[str]) -> str:
@@ -47,8 +85,8 @@ class UniqueNames:
 
     def __call__(self, *parts: str) -> str:
         """The parts, joined by hyphens; with a number if that name was given before."""
-        safe = [re.sub(r"[^\w.+-]+", "_", part, flags=re.ASCII).strip("._-") for part in parts]
-        stem = "-".join(filter(None, safe))[:LONGEST].strip("._-") or "result"
+        safe = [re.sub(r"[^\w.+-]+", "_", _composed(part)).strip("._-") for part in parts]
+        stem = shorten_name("-".join(filter(None, safe)), LONGEST).strip("._-") or "result"
         if stem.partition(".")[0].casefold() in RESERVED:
             stem = f"result-{stem}"
         name, count = stem, 1

@@ -24,7 +24,7 @@ from typing import Any
 
 from vitreous.claims.facts import describe_facts
 from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
-from vitreous.errors import VitreousError
+from vitreous.errors import NoSuchPath, VitreousError
 from vitreous.results.files import is_intact
 from vitreous.storage.atomic_files import (
     Damaged,
@@ -102,6 +102,8 @@ def pack_evidence(root: Path, out: Path, limit: int = LIMIT) -> Packed:
                 record[name] = _without_folders(root / name)
         units.append(({}, record))
     if not units:
+        if not root.exists():
+            raise NoSuchPath("folder", str(root), "of a study")
         raise VitreousError(f"There is no evidence to pack in {str(root)!r}.")
     weights = sum(path.stat().st_size for path in (root / TRAININGS).glob("*/**/*.safetensors"))
     if weights:
@@ -266,7 +268,7 @@ def _read_archive(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             contents = {name: archive.read(name) for name in archive.namelist()}
     except FileNotFoundError:
-        raise VitreousError(f"There is no file {str(path)!r}.") from None
+        raise NoSuchPath("file", str(path)) from None
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
         raise Damaged(path, f"{type(error).__name__}: {error}", COPY) from None
     if PACKED not in contents:

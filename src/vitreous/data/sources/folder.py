@@ -24,7 +24,7 @@ from vitreous.data.sources.listing import (
     list_all,
 )
 from vitreous.data.sources.paths import PICTURES
-from vitreous.errors import VitreousError
+from vitreous.errors import NoSuchPath, VitreousError
 
 UNREADABLE = (
     ".heic", ".heif", ".jxl", ".svg", ".psd", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raw",
@@ -54,10 +54,9 @@ def top_folder(where: str) -> Path:
     """The folder of this name; raise if it is none or cannot be read."""
     top = Path(where).expanduser()
     if not top.is_dir():
-        is_file = top.exists()
-        raise VitreousError(
-            f"{where!r} is a file, not a folder." if is_file else f"There is no folder {where!r}."
-        )
+        if top.exists():
+            raise VitreousError(f"{where!r} is a file, not a folder.")
+        raise NoSuchPath("folder", where)
     next(top.iterdir(), None)  # raises if it may not be read
     return top
 

@@ -12,7 +12,7 @@ from glob import glob, has_magic
 from itertools import product
 from pathlib import Path
 
-from vitreous.errors import VitreousError
+from vitreous.errors import NoSuchPath, VitreousError
 
 PICTURES = (
     ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm",
@@ -52,7 +52,25 @@ def reader_of(where: str) -> str:
     if path.exists():
         known = ", ".join(ending for endings in READERS.values() for ending in endings)
         raise VitreousError(f"{where!r} is no source of images; a file ends in one of {known}.")
-    raise VitreousError(f"There is no file or folder {where!r}.")
+    raise NoSuchPath("file or folder", where)
+
+
+def check_picture(source: str | Path) -> None:
+    """Raise if a path cannot be that of one picture."""
+    if "://" in str(source):
+        raise VitreousError(f"{str(source)!r} is an address; download the picture and give a path.")
+    path = Path(source).expanduser()
+    if path.is_dir():
+        inside = files_in(path, PICTURES)
+        below = inside or [next((each for each in path.rglob("*") if _is_picture(each)), path)]
+        such_as = f", such as {str(below[0])!r}" if below[0] != path else ""
+        raise VitreousError(f"{str(source)!r} is a folder; give one picture{such_as}.")
+    if not path.exists():
+        raise NoSuchPath("picture", str(source))
+
+
+def _is_picture(path: Path) -> bool:
+    return path.suffix.lower() in PICTURES and not path.name.startswith(".")
 
 
 def _reader_of_folder(folder: Path) -> str:
@@ -95,6 +113,8 @@ def matching_files(where: str, endings: Sequence[str] = ()) -> list[Path]:
             missing.append(name)
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        if missing == [where]:  # the neighbours of a shard are no other spelling of it
+            raise NoSuchPath("file", where)
         raise VitreousError(f"There is no file {missing[0]!r}{more}.")
     if not files:
         raise VitreousError(

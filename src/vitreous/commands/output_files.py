@@ -1,0 +1,161 @@
+"""Which file a command writes, so that nobody's earlier file is lost, and what is said about it.
+
+A file with a default name carries a mark of the command that wrote it: its name, models and options
+(in the head of a page, in the metadata of a picture). The same command replaces its own file. A
+file of any other command, or of any other program, stays: the new one is called `-2`. What `--out`
+names is replaced, and the command says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from vitreous.errors import VitreousError
+from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.storage.fingerprints import checksum
+
+SEARCHED = 8192
+"""Bytes at the beginning of a file that may hold a mark."""
+OWNER = "command.txt"
+"""The file in a folder of partial results that holds the mark."""
+UNSEEN = ("out", "figures", "results", "device", "batch")
+"""Options that do not change what a file shows."""
+
+
+def mark_of_command(command: str, names: Sequence[str], options: Mapping[str, Any]) -> str:
+    """A text that is the same for the same command with the same options.
+
+    >>> mark_of_command("inspect", ["nano:vit"], {"seed": 0, "out": "a.html"})
+    'vitreous-run-b5b6f5ad18fa5d2c'
+    """
+    told = {name: str(value) for name, value in options.items() if name not in UNSEEN}
+    return f"vitreous-run-{checksum([command, *names, told])[:16]}"
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """The file that a command writes."""
+
+    path: Path
+    mark: str
+    replaces: bool = False
+    """Whether there is a file of this name, to be replaced."""
+    avoided: Path | None = None
+    """The default name, where a file of another command has it."""
+
+    @property
+    def partial(self) -> Path:
+        """The folder of what is measured so far, for a command that can be interrupted."""
+        return _partial_folder(self.path)
+
+    def sentence(self, *others: Path) -> str:
+        """What to say when the file is written, and other files or folders with it."""
+        also = "".join(f", {each}" for each in others)
+        if self.replaces:
+            return f"Replaced {self.path}{also}"
+        kept = "" if self.avoided is None else f" ({self.avoided} is of another run and was kept)"
+        return f"Wrote {self.path}{also}{kept}"
+
+
+def written_sentence(outputs: Sequence[OutputFile]) -> str:
+    """What to say when several files are written, those that were not there before first."""
+    new = [str(each.path) for each in outputs if not each.replaces]
+    old = [str(each.path) for each in outputs if each.replaces]
+    parts = [f"Wrote {', '.join(new)}"] if new else []
+    parts += [f"{'replaced' if new else 'Replaced'} {', '.join(old)}"] if old else []
+    return "; ".join(parts)
+
+
+def named_outputs(paths: Sequence[Path]) -> list[OutputFile]:
+    """The files that a user names, before they are written."""
+    return [choose_output(path, "", "") for path in paths]
+
+
+def choose_output(given: Path | None, default: str, mark: str) -> OutputFile:
+    """The file that `--out` names, or the first one named after `default` that is free or ours."""
+    if given is not None:
+        path = given.expanduser()
+        return OutputFile(path, mark, path.exists())
+    usual = Path(default)
+    numbered = (usual.with_stem(f"{usual.stem}-{number}") for number in count(2))
+    path = usual
+    while not _is_free_or_ours(path, mark):
+        path = next(numbered)
+    return OutputFile(path, mark, path.exists(), None if path == usual else usual)
+
+
+def check_writable(out: Path, *folders: Path | None) -> None:
+    """Raise if a file, or something in these folders, could not be written at the end: before
+    hours are spent measuring. No folder is made yet."""
+    if out.is_dir():
+        inside = str(out / f"report{out.suffix}")
+        raise VitreousError(f"{str(out)!r} is a folder; name a file, {inside!r} for one.")
+    places = {out: out.parent}
+    places |= {each: each.expanduser() for each in folders if each is not None}
+    for place, folder in places.items():
+        with explain_write_errors(place):
+            there = next(each for each in (folder, *folder.parents) if each.exists())
+            tempfile.TemporaryFile(dir=there).close()
+
+
+@contextmanager
+def reserve(output: OutputFile) -> Iterator[Path]:
+    """Keep others off a name while measuring: yields the folder for partial results.
+
+    It is removed again unless something in it can be resumed from.
+    """
+    folder = output.partial
+    new_parents = [each for each in folder.parents if not each.exists()]
+    with explain_write_errors(folder):
+        _make_folder(folder, output.mark)
+    try:
+        yield folder
+    finally:
+        if not any(folder.rglob("piece-*")):
+            shutil.rmtree(folder, ignore_errors=True)
+            for each in new_parents:
+                with suppress(OSError):  # the report is in it
+                    each.rmdir()
+
+
+def _make_folder(folder: Path, mark: str) -> None:
+    """Make a folder of partial results in one step: nobody finds it without its mark."""
+    if folder.exists():
+        return
+    new = folder.with_name(f".{folder.name}.{os.getpid()}")
+    new.mkdir(parents=True)
+    (new / OWNER).write_text(f"{mark}\n", encoding="utf-8")
+    try:
+        new.rename(folder)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        if not folder.exists():
+            raise
+
+
+def _partial_folder(path: Path) -> Path:
+    return path.with_name(f"{path.name}.partial")
+
+
+def _is_free_or_ours(path: Path, mark: str) -> bool:
+    owner = _partial_folder(path) / OWNER
+    if owner.parent.exists() and not _holds(owner, mark):
+        return False
+    return not path.exists() or _holds(path, mark)
+
+
+def _holds(path: Path, mark: str) -> bool:
+    """Whether the beginning of a file has the mark; False for what cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return mark.encode() in file.read(SEARCHED)
+    except OSError:
+        return False
