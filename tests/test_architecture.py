@@ -29,7 +29,7 @@ TIERS = (
     ("errors", "hub", "interrupts", "plugin_source", "progress", "random_numbers", "unit_kinds"),
     ("checkpoint_header", "plugins"),
     ("image_size", "model_names", "palette", "storage", "validation"),
-    ("results", "config", "devices", "distributed", "model_listing"),
+    ("results", "config", "devices", "distributed", "model_listing", "weight_pairs"),
     ("models", "data", "specimen"),
     ("training",),
     ("measure", "claims"),

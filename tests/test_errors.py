@@ -86,6 +86,10 @@ def test_one_base_class() -> None:
 @pytest.mark.parametrize(
     ("sentence", "typed"),
     [
+        (
+            "name them with --image FILE (image= in Python).",
+            "name them with --image FILE (image= in Python).",
+        ),
         ("say image=224, for one.", "say --image 224, for one."),
         ("say image=(3, 64, 64).", "say --image 3x64x64."),
         ("leave them out with skip_corrupt=True.", "leave them out with --skip-corrupt."),

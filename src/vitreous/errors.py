@@ -165,4 +165,6 @@ def for_command_line(sentence: str, options: Iterable[str], settings: Iterable[s
         return f"{flag} {value}".strip()
 
     quoted = r"(?<![\w=])'[^']*'"
-    return re.sub(rf"{quoted}|(?<![\w.\"-])({names})=({_VALUE}|(?=[\s,;.)]))", rewrite, sentence)
+    return re.sub(
+        rf"{quoted}|(?<![\w.\"-])({names})=({_VALUE}|(?=[\s,;.)])(?! in Python))", rewrite, sentence
+    )

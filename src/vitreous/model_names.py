@@ -11,13 +11,11 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from vitreous.checkpoint_header import checkpoint_format
 from vitreous.errors import NoSuchPath, UnknownName, VitreousError, nearest_paths
 from vitreous.plugins import MODEL, find_clashes, installed_objects, split_reference
 
@@ -49,7 +47,7 @@ def check_model(name: str) -> None:
     source, colon, rest = name.partition(":")
     if not name.strip():
         raise VitreousError(f"A model needs a name, and {name!r} is none: {NAMES}.")
-    if name.lower().endswith(_PICTURES) and _exists(name):
+    if name.lower().endswith(_PICTURES) and path_exists(name):
         raise VitreousError(
             f"{name!r} is a picture and not a model; if your shell has put it there for a pattern, "
             "write the pattern in quotes: --data 'photos/*.jpg'."
@@ -62,7 +60,7 @@ def check_model(name: str) -> None:
         _check_path(name)
     elif name.endswith(".py"):
         split_reference(name, MODEL)  # which says what is missing
-    elif not (_is_ours(name) or _is_timm(name) or _is_plugin(name) or _exists(name)):
+    elif not (_is_ours(name) or _is_timm(name) or _is_plugin(name) or path_exists(name)):
         known = [*ours(), *timm_names(), *torchvision_names(), *plugin_models()]
         raise UnknownName("model", name, known, hint(name))
 
@@ -77,92 +75,6 @@ def hint(name: str) -> str:
     if "/" in name:
         return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
     return "`vitreous list models --filter '*vit*'` shows what there is."
-
-
-@dataclass(frozen=True)
-class WeightedModel:
-    """One of the models of a command: its place among them, its label, and its checkpoint."""
-
-    index: int
-    label: str
-    weights: str | None = None
-
-
-def pair_weights(
-    names: Sequence[str], weights: str | Path | Sequence[str | Path] | Mapping[str, str | Path]
-) -> list[WeightedModel]:
-    """Which checkpoint belongs to which model.
-
-    As many checkpoints as models go with them in order. Several checkpoints of one model make as
-    many models, labelled by their files. A mapping, or `MODEL=FILE` for all, names the models that
-    get one.
-
-    >>> [each.label for each in pair_weights(["vit"], ["runs/a.pth", "runs/b.pth"])]
-    ['vit (a)', 'vit (b)']
-    """
-    several = [weights] if isinstance(weights, (str, Path)) else weights
-    named = dict(several) if isinstance(several, Mapping) else _named_weights(names, several)
-    files = [] if isinstance(several, Mapping) else [str(each) for each in several]
-    if named:
-        for name in named:
-            if name not in names:
-                raise UnknownName("model to load weights into", name, names)
-        pairs = [(i, str(named[name]) if name in named else None) for i, name in enumerate(names)]
-    elif not files:
-        pairs = [(i, None) for i in range(len(names))]
-    elif len(names) == 1:
-        pairs = [(0, file) for file in files]
-    elif len(files) == len(names):
-        pairs = list(enumerate(files))
-    else:
-        raise VitreousError(
-            f"There {'is 1 checkpoint' if len(files) == 1 else f'are {len(files)} checkpoints'} "
-            f"for {len(names)} models; give one for each, in "
-            f"the order of the models, or say which they belong to: weights={names[0]}={files[0]}."
-        )
-    return [
-        WeightedModel(index, _label(names, pairs, position), file)
-        for position, (index, file) in enumerate(pairs)
-    ]
-
-
-def _named_weights(names: Sequence[str], given: Iterable[str | Path]) -> dict[str, str]:
-    """Files by model, if all are written `MODEL=FILE`; empty otherwise."""
-    found = {}
-    for each in map(str, given):
-        name = next((name for name in names if name and each.startswith(f"{name}=")), None)
-        if name is None:
-            return {}
-        found[name] = each.removeprefix(f"{name}=")
-    return found
-
-
-def _label(names: Sequence[str], pairs: Sequence[tuple[int, str | None]], position: int) -> str:
-    """The name of a model; with as much of its checkpoint's path as tells it from its namesakes."""
-    index, file = pairs[position]
-    name = names[index]
-    alike = [f for i, f in pairs if names[i] == name and f is not None]
-    if file is None or len(alike) < 2 or not name:
-        return name
-    for length in range(1, len(Path(file).parts) + 1):
-        tails = ["/".join(Path(f).with_suffix("").parts[-length:]) for f in alike]
-        tail = "/".join(Path(file).with_suffix("").parts[-length:])
-        if tails.count(tail) == 1:
-            return f"{name} ({tail})"
-    return f"{name} ({file})"
-
-
-def check_weights(pairs: Iterable[WeightedModel]) -> None:
-    """Raise if a checkpoint does not exist, or is no file of weights."""
-    for each in pairs:
-        if each.weights is None:
-            continue
-        file, at, _ = each.weights.rpartition("@")
-        path = file if at and not _exists(each.weights) else each.weights
-        if not _exists(path):
-            raise NoSuchPath("file or folder", path, "to load weights from")
-        if Path(path).expanduser().is_file() and not path.endswith(".index.json"):
-            checkpoint_format(Path(path).expanduser())  # which says what it is instead
 
 
 @cache
@@ -313,7 +225,6 @@ def _check_zoo(rest: str) -> None:
         raise UnknownName("network of the zoo", f"zoo:{rest}", [f"zoo:{each}" for each in zoo()])
 
 
-<<<<<<< HEAD
 def before_training(models: Iterable[str]) -> list[str]:
     """`NAME@initial` for every run among the models that kept the weights it began with.
 
@@ -330,14 +241,10 @@ def before_training(models: Iterable[str]) -> list[str]:
     return found
 
 
-def _check_path(rest: str) -> None:
-    path = rest.rpartition("@")[0] if "@" in rest else rest
-=======
 def _check_path(rest: str, prefix: str = "") -> None:
     path, at, checkpoint = rest.rpartition("@")
     path = path if at else rest
->>>>>>> 204f634 (Default names never replace a file of another command, and what is replaced is said; a run that measured nothing is an error; mistyped paths get the nearest names; show names checkpoint and photo, and nearly uniform attention shows its structure; a photo is the same input in show and inspect)
-    if not _exists(path):
+    if not path_exists(path):
         raise NoSuchPath("file or folder", path, prefix=prefix, suffix=f"@{checkpoint}" * bool(at))
 
 
@@ -346,9 +253,9 @@ def _check_run(rest: str) -> None:
 
 
 def _check_folder(rest: str) -> None:
-    if rest and not _exists(rest):
+    if rest and not path_exists(rest):
         raise NoSuchPath("folder", rest, prefix="local-dir:")
-    if not (rest and _exists(f"{rest}/config.json")):
+    if not (rest and path_exists(f"{rest}/config.json")):
         raise VitreousError(
             f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved."
         )
@@ -359,7 +266,7 @@ def _check_hub(rest: str) -> None:
         raise VitreousError(
             "'hf:' takes a model id, a folder with a config.json or such a file, and not nothing."
         )
-    if _exists(rest):
+    if path_exists(rest):
         return
     # every vision model of the hub has an owner: a single word is a folder
     near = [] if "/" in rest else nearest_paths(rest)
@@ -372,7 +279,7 @@ def _check_function(name: str) -> None:
     if module.endswith(".py"):
         if not function.isidentifier():
             raise VitreousError(f"{name!r} names no function; write '{module}:make', for one.")
-        if not _exists(module):
+        if not path_exists(module):
             raise NoSuchPath("file", module, suffix=f":{function}")
         return
     words = [*module.split("."), function]
@@ -391,10 +298,10 @@ def _check_function(name: str) -> None:
 
 def _is_module(name: str) -> bool:
     """Whether there is a module, installed or in the current folder, which is not on the path."""
-    return find_spec(name) is not None or _exists(f"{name}.py") or _exists(name)
+    return find_spec(name) is not None or path_exists(f"{name}.py") or path_exists(name)
 
 
-def _exists(path: str) -> bool:
+def path_exists(path: str) -> bool:
     """Whether there is a file or folder; false for names no file can have (too long, a NUL, …)."""
     try:
         return bool(path) and Path(path).expanduser().exists()

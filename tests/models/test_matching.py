@@ -22,9 +22,9 @@ from torch import Tensor, nn
 import vitreous
 from models.checkpoints import assert_same, loaded, trained
 from vitreous.errors import VitreousError
-from vitreous.model_names import pair_weights
 from vitreous.models.loading import load_model
 from vitreous.models.matching import load_weights
+from vitreous.weight_pairs import pair_weights
 
 State = dict[str, Tensor]
 

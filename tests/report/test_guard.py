@@ -19,7 +19,7 @@ from vitreous.claims.quantity import Quantity
 from vitreous.claims.statistics import UNKNOWN, estimate_effect
 from vitreous.claims.verdicts import judge
 from vitreous.cli import main
-from vitreous.commands.inspect import load_inspection
+from vitreous.commands.inspect_run import load_inspection
 from vitreous.commands.judge import judge_inspection
 from vitreous.errors import reason
 from vitreous.measure import analyses, probes

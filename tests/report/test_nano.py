@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vitreous.commands.inspect import load_inspection
+from vitreous.commands.inspect_run import load_inspection
 from vitreous.measure import analyses
 from vitreous.measure.engine import _bench
 from vitreous.measure.partial import Numbers

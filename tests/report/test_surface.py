@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from vitreous import Inspection
-from vitreous.commands.inspect import load_inspection
+from vitreous.commands.inspect_run import load_inspection
 from vitreous.palette import RAMPS
 from vitreous.report.figures import write_figures
 from vitreous.report.guard import Guard

@@ -13,6 +13,7 @@ from vitreous.commands.output_files import named_outputs
 from vitreous.commands.terminal import ImageOption, console
 from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.validation import check_ranges
+from vitreous.weight_pairs import check_weights, pair_weights
 
 
 def show_anatomy(
@@ -51,8 +52,8 @@ def show_anatomy(
         drawing.check_ending(path)
     check_ranges(seed=seed)
     model_names.check_models(models)
-    pairs = model_names.pair_weights(models, weights)
-    model_names.check_weights(pairs)
+    pairs = pair_weights(models, weights)
+    check_weights(pairs)
     import torch
 
     from vitreous.specimen.opening import open as open_model  # torch comes with it

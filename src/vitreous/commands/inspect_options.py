@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from vitreous.commands.terminal import ImageOption, LimitOption
+
+if TYPE_CHECKING:
+    from vitreous.measure.preprocessing import PreprocessingChoice
+
+Settings = dict[str, dict[str, Any]]
+"""The options of each measurement, by its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,3 +164,13 @@ class LiveOptions(ModelOptions):
     port: int = 0
     open: bool = False
     out: Path = Path()
+
+
+def parse_preprocessing(options: ModelOptions) -> PreprocessingChoice:
+    """Return what is set of the preprocessing; raises for what no model could take."""
+    from vitreous.measure.preprocessing import choose_preprocessing  # Pillow comes with it
+
+    return choose_preprocessing({
+        "mean": options.mean or None, "std": options.std or None, "crop": options.crop,
+        "interpolation": options.interpolation,
+    })  # fmt: skip

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from vitreous import model_names
-from vitreous.commands.inspect import check_inputs, parse_preprocessing
-from vitreous.commands.inspect_options import LiveOptions
+from vitreous.commands.inspect import check_inputs
+from vitreous.commands.inspect_options import LiveOptions, parse_preprocessing
 from vitreous.commands.terminal import console
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.weight_pairs import pair_weights
 
 if TYPE_CHECKING:
     from vitreous.explorer.views import Explorer
@@ -53,7 +53,7 @@ def explore_models(
                 "pip install 'vitreous[live]'."
             )
     check_inputs(models, chosen)
-    opened = len(model_names.pair_weights(models, chosen.weights))
+    opened = len(pair_weights(models, chosen.weights))
     if opened > MOST_MODELS:
         raise VitreousError(
             f"{opened} models were given; the page has room for {MOST_MODELS}, and `vitreous "

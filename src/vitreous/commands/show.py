@@ -17,6 +17,7 @@ from vitreous.errors import VitreousError
 from vitreous.report.path import check_figure_path
 from vitreous.storage.file_names import checkpoint_words, file_words
 from vitreous.validation import check_ranges
+from vitreous.weight_pairs import check_weights, pair_weights
 
 if TYPE_CHECKING:
     from vitreous.report.show import Shown
@@ -143,13 +144,13 @@ def show_photo(
 
 def _one_checkpoint(model: str, weights: tuple[str, ...]) -> str | None:
     """The checkpoint to load, if any; raises for several, and if there is no such file."""
-    pairs = model_names.pair_weights([model], weights)
+    pairs = pair_weights([model], weights)
     if len(pairs) > 1:
         raise VitreousError(
             f"show takes one checkpoint, and {len(pairs)} were given: {', '.join(weights)}; run it "
             "once for each, or compare them with `vitreous inspect`."
         )
-    model_names.check_weights(pairs)
+    check_weights(pairs)
     return pairs[0].weights
 
 

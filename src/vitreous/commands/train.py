@@ -15,6 +15,7 @@ from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import VitreousError
 from vitreous.training import recipes
 from vitreous.validation import check_ranges
+from vitreous.weight_pairs import check_weights, pair_weights
 
 if TYPE_CHECKING:
     from vitreous.training.loop import Trained
@@ -100,7 +101,7 @@ class TrainOptions:
                 "pretrained, weights, teacher nor fraction; train one seed at a time."
             )
         model_names.check_models([model] if self.teacher is None else [model, self.teacher])
-        model_names.check_weights(model_names.pair_weights([model], self.weights or ()))
+        check_weights(pair_weights([model], self.weights or ()))
         check_dataset(self.data)
         if self.out is not None and self.out.expanduser().is_file():
             raise VitreousError(

@@ -23,8 +23,8 @@ from vitreous.measure.class_names import ClassNames
 from vitreous.measure.labels import match_labels
 from vitreous.measure.preprocessing import PreprocessingChoice, choose_preprocessing
 from vitreous.measure.subject import CheckpointFiles, Model, Subject, subjects
-from vitreous.model_names import pair_weights
 from vitreous.validation import check_ranges, parse_limit
+from vitreous.weight_pairs import pair_weights
 
 MOST_MODELS = 2
 """Models that the page has room for."""

@@ -27,12 +27,12 @@ from vitreous.measure.preprocessing import (
     model_framing,
     per_channel,
 )
-from vitreous.model_names import pair_weights
 from vitreous.progress import progress
 from vitreous.random_numbers import seeded
 from vitreous.specimen.opening import open as open_model
 from vitreous.specimen.specimen import Specimen
 from vitreous.storage.fingerprints import fingerprint, labelled
+from vitreous.weight_pairs import pair_weights
 
 Model = nn.Module | Specimen | str
 CheckpointFiles = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
