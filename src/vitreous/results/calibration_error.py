@@ -95,7 +95,7 @@ def _quantile(values: Array, share: float) -> float:
 
 @cache
 def _normal(bins: int) -> Array:
-    """Return fixed normal numbers (bins, DRAWS / 2); those of the other half have the other sign."""
+    """Return fixed normal numbers (bins, DRAWS / 2); the other half has the other sign."""
     return np.random.default_rng(bins).standard_normal((DRAWS // 2, bins)).T.copy()
 
 
