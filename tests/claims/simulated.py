@@ -107,15 +107,19 @@ def worlds() -> list[World]:
 def simulate(study: Callable[[World], Intervals]) -> Intervals:
     """Of all studies."""
     parts = [study(world) for world in worlds()]
-    ends = ([getattr(part, name) for part in parts] for name in ("value", "low", "high"))
-    return Intervals(*map(np.concatenate, ends), ratio=parts[0].ratio)
+    value, low, high = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("value", "low", "high")
+    )
+    return Intervals(value, low, high, parts[0].ratio)
 
 
 def intervals(rows: Array, *, ratio: bool = False, known: Any = None) -> Intervals:
     """What `estimate_effect` finds of (studies, seeds, 1 + replicates)."""
     middle, reach, *_ = interval_of_mean(np.log(rows) if ratio else rows, known)
-    found = (middle, middle - reach, middle + reach)
-    return Intervals(*(np.exp(each) if ratio else each for each in found), ratio=ratio)
+    low, high = middle - reach, middle + reach
+    if ratio:
+        return Intervals(np.exp(middle), np.exp(low), np.exp(high), ratio)
+    return Intervals(middle, low, high)
 
 
 def score_intervals(values: Array, few: FewUnits) -> Intervals:
