@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from vitreous.claims import book_sources, facts
+from vitreous.cli import app
 from vitreous.measure import analyses, probes
 from vitreous.plugins import BOOK_ANALYSES, BOOK_PROBES, installed_objects
 
@@ -36,6 +37,7 @@ def forgotten_books() -> Iterator[None]:
         analyses.REGISTRY.given,
     ]
     before = [dict(place) for place in places]
+    commands = set(app)
     _forget_modules()  # a test elsewhere may have imported one of the same name
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(EXAMPLE))  # which also undoes what is added to the path
@@ -43,6 +45,8 @@ def forgotten_books() -> Iterator[None]:
     for place, content in zip(places, before, strict=True):
         place.clear()
         place.update(content)
+    for name in set(app) - commands:  # analyses of plugins are commands
+        del app[name]
     _forget_modules()
     forget_installed()
 

@@ -40,7 +40,7 @@ def test_a_dry_run_lists_cells_and_whom_they_serve(
         (("study", "zoo", "--address", "auto", "--dry-run"), "say --executor ray"),
         (("study", "zoo", "--executor", "rey", "--dry-run"), "rey"),
         (("claims", "show", "HDV-99"), "There is no claim 'HDV-99'"),
-        (("claims", "judge", "nowhere"), "There is nothing to judge in 'nowhere'"),
+        (("claims", "judge", "nowhere"), "There is no folder 'nowhere'"),
     ],
 )
 def test_a_mistake_is_one_sentence(
