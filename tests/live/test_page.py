@@ -139,6 +139,11 @@ def test_the_keyboard_alone(tab: Page, servers: Servers) -> None:
     for key, modifiers, edits in (("z", 2, 0), ("z", 10, 1), ("r", 0, 0), ("u", 0, 0)):
         tab.press(key, modifiers)
         assert len(fragment(tab).get("edit", [])) == edits, (key, "an MLP has no attention")
+    tab.value(f"document.querySelector({json.dumps(chip('stages.1.0.convs', 1))}).focus()")
+    tab.press("o")
+    assert fragment(tab)["edit"] == ["1:off:stages.1.0.convs"], "the unit that has the focus"
+    tab.press("r")
+    tab.click(chip("blocks.3.attn"))
     tab.value("document.querySelector('#picture').focus()")
     tab.press("ArrowRight")
     assert fragment(tab)["query"] == ["0.5625,0.6875"]

@@ -24,6 +24,9 @@ function shortened(name) {
   return name.length > LONGEST && numbers.length > 1 ? numbers.join(".") : name;
 }
 
+/** What a letter does to a unit. */
+const actionOf = ({ key }) => Object.keys(ACTIONS).find((what) => ACTIONS[what].key === key.toLowerCase());
+
 /** Units of one block stand in one row. */
 function blocks(units) {
   const rows = [];
@@ -86,7 +89,7 @@ class ModelAnatomy {
     openMenu(this.chips.get(unit.name).button, this.state, this.index, unit);
   }
 
-  /** Arrow keys move between units, Enter and Space open the menu. */
+  /** Arrow keys move between units, Enter and Space open the menu, letters act on the unit that has the focus. */
   press(event) {
     const home = event.target.closest(".unit");
     if (!home || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -94,6 +97,12 @@ class ModelAnatomy {
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       return this.menu(unit);
+    }
+    const what = actionOf(event);
+    if (unit.edits.includes(what)) {
+      event.preventDefault();
+      this.observe(unit);
+      return this.state.toggle(this.index, unit.name, what);
     }
     const ends = { Home: this.model.units[0], End: this.model.units.at(-1) };
     const next = event.key in STEPS ? this.beside(unit, ...STEPS[event.key]) : ends[event.key];
@@ -175,11 +184,11 @@ export class Anatomies {
     return unit ? this.session.models[unit.model].units.find((each) => each.name === unit.name) : null;
   }
 
-  /** Letters act on the unit that is chosen. */
+  /** Letters act on the unit that is chosen, wherever the focus is. */
   press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (typing(event) || document.querySelector("dialog[open], .menu")) return;
-    const what = Object.keys(ACTIONS).find((name) => ACTIONS[name].key === event.key.toLowerCase());
+    const what = actionOf(event);
     if (!what || !this.chosen?.edits.includes(what)) return;
     event.preventDefault();
     this.state.toggle(this.state.now.unit.model, this.chosen.name, what);
