@@ -43,12 +43,14 @@ def chart_spec(result: Result, view: View, theme: Theme) -> Spec:
 def chart(result: Result, view: View, theme: Theme) -> alt.TopLevelMixin:
     """Return a view as an Altair chart."""
     import altair as alt  # takes a second, which specifications do not need
+    from altair.utils.schemapi import debug_mode
 
     spec = chart_spec(result, view, theme)
     datasets = spec.pop("datasets", alt.Undefined)
     kind: Any = alt.LayerChart if "layer" in spec else alt.Chart
     kind = alt.ConcatChart if "concat" in spec else kind
-    drawn: alt.TopLevelMixin = kind.from_dict(spec, validate=False)
+    with debug_mode(False):  # or each of its hundred parts would be checked by the schema
+        drawn: alt.TopLevelMixin = kind.from_dict(spec, validate=False)
     drawn.datasets = datasets  # as a property, every row would be checked by the schema
     return drawn
 
