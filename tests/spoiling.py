@@ -69,10 +69,12 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def damages(folder: Path, others: dict[str, Path] | None = None) -> Iterator[Damage]:
-    """Every change to every file; `others` are folders of the same kind, whose files take their
-    places."""
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+def damages(
+    folder: Path, others: dict[str, Path] | None = None, files: str = "*"
+) -> Iterator[Damage]:
+    """Every change to every file, or to those of a name; `others` are folders of the same kind,
+    whose files take their places."""
+    for path in sorted(path for path in folder.rglob(files) if path.is_file()):
         name = str(path.relative_to(folder))
         content = path.read_bytes()
         for what, change in CHANGES.items():
@@ -81,17 +83,38 @@ def damages(folder: Path, others: dict[str, Path] | None = None) -> Iterator[Dam
         for whose, other in (others or {}).items():
             if (other / name).is_file() and (theirs := (other / name).read_bytes()) != content:
                 yield Damage(name, f"swapped with that of {whose}", partial(_instead, theirs))
-        files = (each for each in sorted(path.parent.iterdir()) if each.is_file() and each != path)
-        beside = [each for each in files if each.suffix == path.suffix]
+        near = (each for each in sorted(path.parent.iterdir()) if each.is_file() and each != path)
+        beside = [each for each in near if each.suffix == path.suffix]
         if beside:
             theirs = beside[0].read_bytes()
             yield Damage(name, f"swapped with {beside[0].name}", partial(_instead, theirs))
 
 
+def _renew(folder: Path, into: Path) -> None:
+    """Make `into` a copy again: most files of the last one are as they were."""
+    wanted = {path.relative_to(folder) for path in folder.rglob("*")}
+    for path in sorted(into.rglob("*"), reverse=True):
+        if path.relative_to(into) not in wanted:
+            path.rmdir() if path.is_dir() else path.unlink()
+    for name in sorted(wanted):
+        source, target = folder / name, into / name
+        if source.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+        elif _stamp(source) != _stamp(target):
+            shutil.copy2(source, target)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Size and time, which a copy has too until somebody writes to it."""
+    if not path.is_file():
+        return None
+    return path.stat().st_size, path.stat().st_mtime_ns
+
+
 def spoiled(folder: Path, damage: Damage, into: Path) -> Path:
     """A damaged copy."""
-    shutil.rmtree(into, ignore_errors=True)
-    shutil.copytree(folder, into)
+    into.mkdir(parents=True, exist_ok=True)
+    _renew(folder, into)
     path = into / damage.file
     after = damage.change(path.read_bytes())
     if after is None:

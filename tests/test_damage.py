@@ -118,11 +118,10 @@ def test_another_training_never_resumes_from_it(
 ) -> None:
     """Whatever happened to its recipe."""
     begun = stop_after(3, home / "for others")
-    for damage in damages(begun):
-        if damage.file == "recipe.json":
-            folder = spoiled(begun, damage, tmp_path / "copy")
-            with pytest.raises(vitreous.VitreousError, match="holds another run"):
-                train(folder, seed=1)
+    for damage in damages(begun, files="recipe.json"):
+        folder = spoiled(begun, damage, tmp_path / "copy")
+        with pytest.raises(vitreous.VitreousError, match="holds another run"):
+            train(folder, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -293,13 +292,12 @@ def test_a_study(study: Path, tmp_path: Path) -> None:
 
 
 def test_a_study_with_other_settings_never_goes_on(study: Path, tmp_path: Path) -> None:
-    for damage in damages(study):
-        if damage.file == "study.json":
-            copy = spoiled(study, damage, tmp_path / "copy")
-            with pytest.raises(vitreous.VitreousError, match=r"holds studies with scale='sanity'"):
-                conduct.check_settings(copy, {**SETTINGS, "scale": "small"})
-            conduct.check_settings(copy, SETTINGS)
-            assert read_json(copy / "study.json", strict=True) == SETTINGS
+    for damage in damages(study, files="study.json"):
+        copy = spoiled(study, damage, tmp_path / "copy")
+        with pytest.raises(vitreous.VitreousError, match=r"holds studies with scale='sanity'"):
+            conduct.check_settings(copy, {**SETTINGS, "scale": "small"})
+        conduct.check_settings(copy, SETTINGS)
+        assert read_json(copy / "study.json", strict=True) == SETTINGS
 
 
 def test_the_tables_are_compared() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import vitreous
+from contracts.test_models import awake
 from vitreous.models.registry import FAMILIES
 
 Case = tuple[str, dict[str, Any], dict[str, int], set[str]]
@@ -23,6 +24,22 @@ CASES: list[Case] = [
         {"global"},
     ),
     ("vit_ti/4", {"depth": 2, "pos": "relative"}, {"attention": 2, "mlp": 2}, {"global"}),
+    (
+        "vit_ti/4",
+        {"depth": 2, "pos": "relative", "offsets": "2d", "relative_shared": True},
+        {"attention": 2, "mlp": 2},
+        {"global"},
+    ),
+    ("vit_ti/4", {"depth": 2, "pos": "sinusoidal"}, {"attention": 2, "mlp": 2}, {"global"}),
+    ("vit_ti/4", {"depth": 2, "inject": "shared"}, {"attention": 2, "mlp": 2}, {"global"}),
+    ("vit_ti/4", {"depth": 2, "head": "tanh"}, {"attention": 2, "mlp": 2}, {"global"}),
+    ("vit_ti/4", {"depth": 2, "distilled": True}, {"attention": 2, "mlp": 2}, {"global"}),
+    (
+        "vit_ti/4",
+        {"depth": 2, "mixer": "neighbourhood", "pool": "gap", "border": "zero"},
+        {"attention": 2, "mlp": 2},
+        {"windowed"},
+    ),
     (
         "vit_ti/4",
         {"depth": 2, "mixer": "neighbourhood", "pool": "gap"},
@@ -44,7 +61,12 @@ CASES: list[Case] = [
         {"mlp": 2, "token-mlp": 2},
         set(),
     ),
-    ("vit_ti/4", {"depth": 2, "mixer": "mean"}, {"mlp": 2, "mixer": 2}, set()),
+    (
+        "vit_ti/4",
+        {"depth": 2, "mixer": "mean", "learn_pattern": True},
+        {"mlp": 2, "mixer": 2},
+        set(),
+    ),
     ("vit_ti/4", {"depth": 2, "skipless": (1,)}, {"attention": 2, "mlp": 2}, {"global"}),
     ("vit_ti/8", {"depth": 1, "stem": "r26"}, {"attention": 1, "conv": 8, "mlp": 2}, {"global"}),
     ("deit_ti/4", {"depth": 2}, {"attention": 2, "mlp": 2}, {"global"}),
@@ -79,7 +101,7 @@ TRIED = {name.partition("/")[0].rpartition("_")[0] for name, *_ in CASES}
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - TRIED) or ["vit"])
 def test_a_family_without_a_case_opens(family: str) -> None:
-    model: Any = vitreous.build(FAMILIES[family].names()[0], image=32, classes=10).eval()
+    model = awake(vitreous.build(FAMILIES[family].names()[0], image=32, classes=10)).eval()
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         torch.testing.assert_close(
@@ -92,7 +114,7 @@ def test_a_family_without_a_case_opens(family: str) -> None:
 )
 def test_opens_with_the_right_anatomy(case: Case) -> None:
     name, options, expected, reach = case
-    model = vitreous.build(name, image=32, classes=10, **options).eval()
+    model = awake(vitreous.build(name, image=32, classes=10, **options)).eval()
     specimen = vitreous.open(model)
     images = torch.randn(3, *specimen.anatomy.image)
     with torch.no_grad():

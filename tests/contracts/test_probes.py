@@ -19,6 +19,7 @@ import torch
 
 import vitreous
 from measurement_pages import check_page
+from results.schema import check_charts
 from vitreous.claims.no_replicates import INTERVAL_ONLY
 from vitreous.data.dataset import Dataset
 from vitreous.measure import probes
@@ -299,10 +300,10 @@ def test_it_can_be_looked_at(name: str) -> None:
 
     _, result = whole(name)
     assert result.views
+    check_charts(result)
     for number, view in enumerate(result.views):
         assert view.title
         assert view.how_to_read.count(". ") + view.how_to_read.endswith(".") >= 2, "Two sentences."
-        assert result.chart(number).to_dict()
         figure, _ = result.plot(view=number)
         plt.close(figure)
 

@@ -17,6 +17,7 @@ import vitreous
 from specimen import zoo
 from vitreous.cli import main
 from vitreous.measure import probes
+from vitreous.results.charts import chart_spec
 
 FAMILIES = ("vit", "swin", "convnext", "tv resnet", "hf dinov2", "hf clip")
 NEEDS_NOTHING = {"cka", "cost", "equivariance", "filters", "fourier", "skip_ratio", "variance"}
@@ -63,7 +64,8 @@ def test_everything_is_asked(
         assert (
             result.table["value"].notna().any() if "value" in result.table else len(result.arrays)
         )
-        result.chart()
+        for view in result.views:
+            assert chart_spec(result, view, "light")
     assert all(why[name].endswith(".") for why in found.left_out.values())
 
 

@@ -3,6 +3,7 @@ everything else."""
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -91,6 +92,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "chart_data", lambda *_: {})
     monkeypatch.setattr(cards, "static_chart", lambda *_: "")
     monkeypatch.setattr(attention, "MAX_BYTES", 1)
+    compress = gzip.compress
+    monkeypatch.setattr(gzip, "compress", lambda raw, _, **how: compress(raw, 1, **how))
 
 
 def test_all_bundled_models_with_all_probes_in_one_report(bundle: tuple[int, Path]) -> None:

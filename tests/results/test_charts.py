@@ -27,11 +27,12 @@ from vitreous.palette import (
     model_colours,
 )
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, style
-from vitreous.results.charts import chart_svg
+from vitreous.results.charts import chart_spec, chart_svg
 
 
 def spec(result: Result, view: int = 0, theme: Theme = "light") -> dict[str, Any]:
-    return cast(dict[str, Any], result.chart(view, theme).to_dict())
+    """What Altair makes a chart of, which the next test checks."""
+    return chart_spec(result, result.view(view), theme)
 
 
 def nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -65,11 +66,15 @@ def rows_of(tree: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]]:
 def test_every_view_is_valid_and_stands_alone(name: str, view: int, theme: Theme) -> None:
     """`to_dict` checks against Vega-Lite's schema; vl-convert then has to make marks of it."""
     result = MADE[name]()
-    whole = spec(result, view, theme)
+    chart = result.chart(view, theme)
+    whole = chart.to_dict()
+    config, given = whole["config"], spec(result, view, theme)
+    assert {key: whole[key] for key in given} == {**given, "config": config}
+    assert {key: config[key] for key in given["config"]} == given["config"]
     assert all("url" not in node.get("data", {}) for node in nodes(whole))
     json.dumps(whole, allow_nan=False)
     assert whole["config"]["background"] == PAPERS[theme][1]
-    drawn = chart_svg(result.chart(view, theme))
+    drawn = chart_svg(chart)
     assert PAPERS[theme][1].lower() in drawn.lower()
     assert "NaN" not in drawn
     assert result.views[view].title in drawn
@@ -195,7 +200,7 @@ def test_heat_maps_have_square_cells_and_the_ramp_of_the_theme() -> None:
 def test_a_hundred_by_a_hundred_cells() -> None:
     """More rows than Altair lets through by default, without changing that default; labels thin
     out."""
-    whole = spec(similarity(100))
+    whole: dict[str, Any] = similarity(100).chart().to_dict()
     assert whole["width"] == {"step": 4}
     assert len(rows_of(whole, whole)) == 10_000
     assert len(whole["encoding"]["x"]["axis"]["values"]) <= 400 / 11

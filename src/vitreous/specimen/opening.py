@@ -33,6 +33,7 @@ from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
 from vitreous.specimen.proof import Findings, Mismatch, find_mismatch, proved, refusal
 from vitreous.specimen.specimen import Specimen
+from vitreous.specimen.state import no_logging
 
 
 def open(
@@ -91,7 +92,8 @@ def open(
     name = name or type(model).__name__
     _check_kind(model, name)
     _check_weights(model, name)
-    shape = image_shape(model, image)
+    with no_logging():  # once, not for each size that is tried
+        shape = image_shape(model, image)
     if units is not None:
         specimen = open_by_hand(model, name, shape, example(model, shape), units)
     else:

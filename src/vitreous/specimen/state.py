@@ -76,6 +76,23 @@ class SavingParameters(TorchDispatchMode):
 
 
 @contextmanager
+def no_logging() -> Iterator[None]:
+    """Nobody logs anything inside.
+
+    Each switch makes all loggers forget what they know, thousands with Hugging Face's; inside
+    another such block nothing is switched.
+    """
+    before = logging.root.manager.disable
+    if before < logging.CRITICAL:
+        logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        if before < logging.CRITICAL:
+            logging.disable(before)
+
+
+@contextmanager
 def undisturbed(model: nn.Module) -> Iterator[SavingParameters]:
     """Evaluation mode inside; afterwards model and random numbers are as before.
 
@@ -84,17 +101,15 @@ def undisturbed(model: nn.Module) -> Iterator[SavingParameters]:
     """
     before = _Snapshot(model)
     numbers = random.getstate(), np.random.get_state()  # noqa: NPY002
-    fast, disabled = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
-    with torch.random.fork_rng(), warnings.catch_warnings():
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with torch.random.fork_rng(), warnings.catch_warnings(), no_logging():
         warnings.simplefilter("ignore")
-        logging.disable(logging.CRITICAL)
         try:
             torch.backends.mha.set_fastpath_enabled(False)  # its kernel would hide the attention
             for module in before.modules:
                 module.training = False
             yield before.saving
         finally:
-            logging.disable(disabled)
             torch.backends.mha.set_fastpath_enabled(fast)
             random.setstate(numbers[0])
             np.random.set_state(numbers[1])  # noqa: NPY002
