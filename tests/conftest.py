@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -12,6 +13,8 @@ os.environ["COLUMNS"] = "120"
 import pytest
 import torch
 from hypothesis import settings
+
+from left_behind import as_before
 
 torch.set_num_threads(1)
 # half a million objects of torch and pandas: walking them took a tenth of the time
@@ -56,3 +59,15 @@ def pytest_sessionfinish() -> None:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left_of_a_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with as_before(tmp_path_factory.getbasetemp()):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_of_a_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with as_before(tmp_path_factory.getbasetemp()):
+        yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -11,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from vitreous.claims import book_sources, facts
-from vitreous.cli import app
-from vitreous.measure import analyses, probes
-from vitreous.plugins import BOOK_ANALYSES, BOOK_PROBES, installed_objects
+from left_behind import as_before, forget_installed
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "fifth_paper" / "src"
 BOOK = "fifth_paper:BOOK"
@@ -26,40 +22,10 @@ CHECK = '@BOOK.check("{id}")\ndef check(models): return []\n'
 @contextmanager
 def forgotten_books() -> Iterator[None]:
     """Within it the example can be imported; after it nothing of any other book is left."""
-    places: list[dict[str, Any]] = [
-        facts.MODELS,
-        facts.FACTS,
-        facts.BOOK_FACTS,
-        book_sources.GIVEN,
-        BOOK_PROBES,
-        BOOK_ANALYSES,
-        probes.REGISTRY.given,
-        analyses.REGISTRY.given,
-    ]
-    before = [dict(place) for place in places]
-    commands = set(app)
-    _forget_modules()  # a test elsewhere may have imported one of the same name
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(EXAMPLE))  # which also undoes what is added to the path
+    with as_before(EXAMPLE), pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLE))
         yield
-    for place, content in zip(places, before, strict=True):
-        place.clear()
-        place.update(content)
-    for name in set(app) - commands:  # analyses of plugins are commands
-        del app[name]
-    _forget_modules()
     forget_installed()
-
-
-def _forget_modules() -> None:
-    for name in list(sys.modules):
-        if name.startswith(("fifth_paper", "mine", "glass", "other_tools", "vitreous_plugin")):
-            del sys.modules[name]
-
-
-def forget_installed() -> None:
-    installed_objects.cache_clear()
-    book_sources._installed_book.cache_clear()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **groups: dict[str, str]) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import vitreous
-from other_books import CHECK, FINDING, forget_installed, write_book
+from left_behind import forget_installed
+from other_books import CHECK, FINDING, write_book
 from plugin_files import (
     ANALYSIS,
     FEW,
