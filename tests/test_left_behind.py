@@ -23,7 +23,7 @@ def test_modules_paths_plugins_and_commands(
     path, commands = list(sys.path), set(app)
     with as_before(tmp_path):
         sys.path.insert(0, str(tmp_path))
-        assert import_source("mine:VALUE").VALUE == 1  # type: ignore[attr-defined]
+        assert import_source("mine:VALUE").VALUE == 1
         probes.named(f"{tmp_path / 'probe.py'}:TokenNorm")
         place = f"{tmp_path / 'analysis.py'}:Count"
         assert typed(capsys, place, "nano:vit", *FEW, "--out", str(tmp_path / "p.html"))[0] == 0
