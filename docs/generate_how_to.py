@@ -5,6 +5,7 @@ python docs/generate_how_to.py
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from PIL import Image
 import vitreous
 from vitreous.data import subsets
 from vitreous.data.contact_sheet import contact_sheet
+from vitreous.specimen import drawing
 
 FOLDER = Path(__file__).parent / "how-to"
 
@@ -32,6 +34,12 @@ def draw_sheet(path: Path) -> None:
     sheet.crop((0, 0, sheet.width // 2, sheet.height)).save(path, quality=85)
 
 
+def draw_anatomy(path: Path) -> None:
+    """Draw the bundled ViT and ResNet, as `vitreous anatomy --out` does."""
+    names = ("nano:vit", "nano:resnet")
+    drawing.save([replace(vitreous.open(name).anatomy, model=name) for name in names], path)
+
+
 def draw_variance(path: Path) -> None:
     """Draw the figure of the example, with more images than the example has."""
     models = ["nano:vit", "nano:resnet"]
@@ -40,7 +48,12 @@ def draw_variance(path: Path) -> None:
 
 
 def main() -> None:
-    draws = {"show.jpg": draw_photo, "images.webp": draw_sheet, "figures.svg": draw_variance}
+    draws = {
+        "show.jpg": draw_photo,
+        "images.webp": draw_sheet,
+        "open.svg": draw_anatomy,
+        "figures.svg": draw_variance,
+    }
     for name, draw in draws.items():
         draw(FOLDER / name)
         print(f"{name}: {(FOLDER / name).stat().st_size // 1024} KiB")
