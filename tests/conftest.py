@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -17,6 +18,9 @@ from hypothesis import settings
 from left_behind import as_before
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # jobs in the background of a script ignore Ctrl-C, and tests of Ctrl-C would wait for ever
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # half a million objects of torch and pandas: walking them took a tenth of the time
 gc.set_threshold(100_000, 20, 100)
 settings.register_profile("same everywhere", derandomize=True, database=None, deadline=None)

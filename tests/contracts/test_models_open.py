@@ -61,10 +61,11 @@ CASES: list[Case] = [
         {"mlp": 2, "token-mlp": 2},
         set(),
     ),
+    ("vit_ti/4", {"depth": 2, "mixer": "mean"}, {"mlp": 2, "mixer": 2}, set()),
     (
         "vit_ti/4",
         {"depth": 2, "mixer": "mean", "learn_pattern": True},
-        {"mlp": 2, "mixer": 2},
+        {"mlp": 2, "token-mlp": 2},  # weights over positions that are learned
         set(),
     ),
     ("vit_ti/4", {"depth": 2, "skipless": (1,)}, {"attention": 2, "mlp": 2}, {"global"}),
