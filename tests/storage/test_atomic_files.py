@@ -23,7 +23,6 @@ from vitreous.storage import atomic_files
 from vitreous.storage.atomic_files import (
     Damaged,
     read_json,
-    read_notes,
     read_tensors,
     write_json,
     write_tensors,
@@ -51,7 +50,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert read_json(tmp_path / "a.json", strict=True) == VALUE
     write_tensors(tmp_path / "a.safetensors", TENSORS, {"step": 3, "sha256x": "0" * 64})
     tensors, notes = read_tensors(tmp_path / "a.safetensors", strict=True)
-    assert notes == {"step": 3, "sha256x": "0" * 64} == read_notes(tmp_path / "a.safetensors")
+    assert notes == {"step": 3, "sha256x": "0" * 64}
     assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
     assert tensors.keys() == TENSORS.keys()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.safetensors"]
@@ -119,12 +118,10 @@ def test_what_is_no_file_of_ours(content: bytes, tmp_path: Path) -> None:
         with pytest.raises(Damaged, match=r"^'.*a' is damaged \(.*\); .*\.$") as caught:
             read(path, strict=True)
         assert "\n" not in str(caught.value)
-    with pytest.raises(Damaged):
-        read_notes(path)
 
 
 def test_what_is_not_there_or_no_file(tmp_path: Path) -> None:
-    for read in (read_json, read_tensors, read_notes):
+    for read in (read_json, read_tensors):
         with pytest.raises(VitreousError):
             read(tmp_path / "nowhere")
         with pytest.raises(VitreousError, match="Cannot read"):

@@ -18,13 +18,6 @@ MeanOf = Callable[[str], Tensor]
 BOX = "uniform 3x3"
 ENDS = ("stem", "downsample", "head")
 """Kinds of units between which the blocks of a model lie."""
-IN_WORDS: Mapping[What, str] = {
-    "off": "switched off",
-    "skip": "skip removed",
-    "uniform": "attention uniform",
-    "mean": "attention fixed at its mean",
-    "box": "attention in a 3×3 box",
-}
 Possible = Mapping[str, Mapping[What, str]]
 """For each unit and edit a sentence why it is impossible, or an empty string."""
 
@@ -131,11 +124,6 @@ def edit_as_python(edit: UnitEdit) -> str:
     if edit.what == "mean":
         return f".with_attention({name}, means)"
     return f".with_attention({name}, {_quoted(BOX if edit.what == 'box' else 'uniform')})"
-
-
-def describe_edits(edits: Sequence[UnitEdit]) -> str:
-    """Edits in words: "blocks.5.attn switched off, blocks.6.mlp without its skip"."""
-    return ", ".join(f"{edit.unit} {IN_WORDS[edit.what]}" for edit in edits)
 
 
 def _quoted(text: str) -> str:

@@ -182,19 +182,6 @@ def read_tensors(path: Path, *, strict: bool = False) -> tuple[dict[str, Tensor]
     return tensors, notes
 
 
-def read_notes(path: Path) -> dict[str, Any]:
-    """The notes of a safetensors file, without reading or verifying its tensors."""
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = file.read(length) if length <= path.stat().st_size else b""
-        return _notes(header)
-    except OSError as error:
-        raise VitreousError(f"Cannot read {str(path)!r}: {error.strerror or error}.") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Damaged(path, f"no safetensors file of Vitreous: {_one_line(error)}") from None
-
-
 def _notes(header: bytes) -> dict[str, Any]:
     notes = dict(json.loads(json.loads(header)["__metadata__"]["vitreous"]))
     notes.pop(CHECKSUM_FIELD, None)

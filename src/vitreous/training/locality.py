@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from vitreous.models import mixers
 from vitreous.models.convit import GPSA, ConViT
 from vitreous.models.vit import ViT
+from vitreous.specimen.anatomy import Grid
+from vitreous.specimen.attention_geometry import mean_patch_distance
 from vitreous.training.evaluate import eval_mode
-
-Grid = tuple[int, int]
 
 
 def attention_locality(model: nn.Module, images: Tensor) -> dict[str, Any]:
@@ -53,23 +53,9 @@ def head_nonlocality(model: nn.Module, images: Tensor) -> dict[str, list[list[fl
         grid = height // side, width // side
         official, true = [], []
         for layer, x in _attention_inputs(model, images, grid):
-            official.append(_mean_distance(_attention(layer, patches, grid), grid).tolist())
-            true.append(_mean_distance(_attention(layer, x, grid), grid).tolist())
+            official.append(mean_patch_distance(_attention(layer, patches, grid), grid).tolist())
+            true.append(mean_patch_distance(_attention(layer, x, grid), grid).tolist())
         return {"official": official, "true": true}
-
-
-def _mean_distance(attention: Tensor, grid: Grid) -> Tensor:
-    """(1/L) Σ_ij A_ij ‖δ_ij‖ of attention (n, heads, N, N), mean over n: one number per head.
-
-    Tokens before the patches are left out, and what remains of a row is scaled to sum to one.
-    """
-    length = grid[0] * grid[1]
-    among = attention[..., -length:, -length:].float()
-    among = among / among.sum(-1, keepdim=True)
-    axes = torch.meshgrid(*map(torch.arange, grid), indexing="ij")
-    row, column = (axis.flatten().float() for axis in axes)
-    distances = torch.hypot(row[:, None] - row, column[:, None] - column).to(among.device)
-    return (among * distances).sum((-1, -2)).mean(0) / length
 
 
 def _attention_inputs(model: Any, images: Tensor, grid: Grid) -> Iterator[tuple[Any, Tensor]]:
