@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vitreous.training import recipes as recipes
     from vitreous.training.loop import train as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PACKAGES = {"data": "vitreous.data", "recipes": "vitreous.training.recipes"}
 _HOMES = {
