@@ -11,6 +11,7 @@ import torch
 from vitreous.random_numbers import (
     derive_seed,
     hash_bits,
+    named_generator,
     row_generators,
     seeded,
     torch_generator,
@@ -36,6 +37,11 @@ def test_a_row_has_its_own_stream_whatever_was_drawn_before() -> None:
         alone = np.random.Generator(np.random.Philox(key=[3, row]))
         np.testing.assert_array_equal(signs, alone.integers(0, 2, 7))
         np.testing.assert_array_equal(counts, alone.poisson(1.0, 5))
+
+
+def test_names_draw_their_own_numbers() -> None:
+    assert named_generator("a").random() == named_generator("a").random()
+    assert named_generator("a").random() != named_generator("b").random()
 
 
 def test_seeding_ends_with_the_block() -> None:

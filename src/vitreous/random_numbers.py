@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 
@@ -60,3 +61,8 @@ def row_generators(seed: int, rows: Iterable[int]) -> Iterator[np.random.Generat
         state["state"]["key"][1] = row
         philox.state = state
         yield generator
+
+
+def named_generator(name: str) -> np.random.Generator:
+    """A numpy generator that depends on a name alone."""
+    return np.random.default_rng(crc32(name.encode()))

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, ge, gt, le, lt, mul, sub, truediv
 from typing import Any, Literal
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from vitreous.random_numbers import named_generator
 
 REPLICATES = 200
 """As many as results keep."""
@@ -333,7 +334,7 @@ def replicates_from_interval(name: str, value: ArrayLike, low: ArrayLike, high: 
     uncertainty.
     """
     middle, bottom, top = (np.asarray(each, dtype=np.float64) for each in (value, low, high))
-    noise = np.random.default_rng(crc32(name.encode())).standard_normal((REPLICATES, *middle.shape))
+    noise = named_generator(name).standard_normal((REPLICATES, *middle.shape))
     below, above = (np.nan_to_num(np.abs(end - middle) / NORMAL_95) for end in (bottom, top))
     return np.concatenate([middle[None], middle + noise * np.where(noise < 0, below, above)])
 
