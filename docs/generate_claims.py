@@ -24,14 +24,14 @@ from vitreous.commands.judge import verdict_rows
 PAGE = Path(__file__).absolute().parent / "reference" / "claims.md"
 
 REQUIRES = {
-    "accuracy": "every model in `of` classifies at least so many percent correctly",
-    "matched": "the models in `of` are at most so many points of accuracy apart",
-    "classes": "the images have at least so many classes",
-    "image": "the images have at least so many pixels a side",
+    "accuracy": "every model in `of` classifies at least this percentage correctly",
+    "matched": "the accuracies of the models in `of` differ by at most this many points",
+    "classes": "the images have at least this many classes",
+    "image": "the images have at least this many pixels per side",
     "real": "real images, not generated ones",
     "transfer": "the network was pre-trained on images of other classes",
-    "steps": "every model in `of` was trained for at least so many steps",
-    "rate_sum": "the learning rates of every model in `of` add up to at least so much",
+    "steps": "every model in `of` was trained for at least this many steps",
+    "rate_sum": "the learning rates of every model in `of` add up to at least this much",
     "decay": 'weight decay of every model in `of` acts on these parameters only ("matrices")',
     "note": "never met on images this small; its text says why",
 }

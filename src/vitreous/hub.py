@@ -26,12 +26,12 @@ def reachable() -> bool:
 
     if constants.HF_HUB_OFFLINE:
         log.warning(
-            "Offline, as HF_HUB_OFFLINE asks: what is not in the local cache cannot be had."
+            "Offline, because HF_HUB_OFFLINE is set: only what is in the local cache can be loaded."
         )
         return False
     if "https" in getproxies() or is_listening(constants.ENDPOINT):
         return True
-    log.warning("The hub cannot be reached: what is not in the local cache cannot be had.")
+    log.warning("The hub cannot be reached: only what is in the local cache can be loaded.")
     return False
 
 

@@ -193,7 +193,7 @@ def test_offline_is_quick_and_says_so_once(name: str, caplog: pytest.LogCaptureF
             loading.load_model(name, pretrained=name == TAGGED)
     assert time.monotonic() - start < 5
     assert [r.message for r in caplog.records if r.name == "vitreous"] == [
-        "Offline, as HF_HUB_OFFLINE asks: what is not in the local cache cannot be had."
+        "Offline, because HF_HUB_OFFLINE is set: only what is in the local cache can be loaded."
     ]
 
 
@@ -256,7 +256,7 @@ def test_the_local_cache_serves_without_a_hub(tmp_path: Path) -> None:
     assert done.stdout.strip() == "ViTForImageClassification"
     assert (
         done.stderr.count(
-            "The hub cannot be reached: what is not in the local cache cannot be had."
+            "The hub cannot be reached: only what is in the local cache can be loaded."
         )
         == 1
     )

@@ -308,7 +308,7 @@ def test_an_inspection_ends_with_verdicts(
     assert "<b>vit</b> is nano:vit and <b>resnet</b> is nano:resnet" in page
     code, out, _ = run(capsys, "claims", "judge", "numbers", "--only", "HDV-36", "--out", "v.html")
     assert code == 0
-    assert "1 training of each · world:shapes (the embedded world)" in Path("v.html").read_text()
+    assert "1 training of each · world:shapes (synthetic images)" in Path("v.html").read_text()
     swapped = ["--role", "nano:resnet=vit", "--role", "nano:vit=resnet"]
     assert (
         run(capsys, "claims", "judge", "numbers", "--only", "HDV-36", *swapped, "--out", "v.html")[

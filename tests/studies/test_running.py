@@ -216,7 +216,7 @@ def test_a_lost_gpu_ends_the_study_and_its_cell_comes_last_next_time(
 ) -> None:
     monkeypatch.setattr(running, "do_cell", broken(torch.AcceleratorError("device-side assert")))
     with pytest.raises(
-        VitreousError, match=f"gave up at cell {cells()[1].key}.*device-side assert.*comes to this"
+        VitreousError, match=f"failed at cell {cells()[1].key}.*device-side assert.*tries this one"
     ):
         running.run_cells(cells(), tmp_path, tiny(), "cpu")
     again = running.retry_order(cells(), tmp_path)

@@ -44,5 +44,5 @@ def conflict(id: str) -> Conflict:
     """By id, however it is written."""
     known = {each.id: each for each in CONFLICTS}
     if (wanted := id.upper()) not in known:
-        raise UnknownName("conflict", id, known, "They go from X-01 to X-38.")
+        raise UnknownName("conflict", id, known)
     return known[wanted]

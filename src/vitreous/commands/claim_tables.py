@@ -23,7 +23,7 @@ from vitreous.errors import UnknownName
 SCALES: dict[Scale, str] = {
     "hundred": "with a hundred classes",
     "ten": "with ten classes",
-    "sanity": "in the embedded world",
+    "sanity": "on synthetic images",
 }
 
 
@@ -46,9 +46,8 @@ def print_claims(
     console.print(table)
     count = sum(claim.sanity for claim in chosen)
     console.print(
-        f"{len(chosen)} claim{'s' * (len(chosen) != 1)}; {count} with a small version, on a task "
-        "of "
-        "the embedded world or by computing alone. `vitreous claims show ID` says how one is "
+        f"{len(chosen)} claim{'s' * (len(chosen) != 1)}; {count} with a small version, on "
+        "synthetic images or by computing alone. `vitreous claims show ID` says how one is "
         "judged.",
         highlight=False,
         markup=False,

@@ -9,7 +9,7 @@
 | `npz:photos.npz`, `npz:a.npz,b.npz`, `npz:photos` | numpy files with `images` and `labels`, … |
 | `tv:CIFAR10` | torchvision |
 | `hf:uoft-cs/cifar10`, `hf:name:config`, `hf:./folder` | Hugging Face's datasets |
-| `world:shapes` | the embedded world, which needs no files |
+| `world:shapes` | synthetic images, which need no files |
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ MEANINGS: dict[Outcome, str] = {
     "identity": "exact, and computed",
 }
 SCALES: dict[Scale, str] = {
-    "sanity": "the embedded world",
+    "sanity": "synthetic images",
     "ten": "few classes",
     "hundred": "many classes",
 }

@@ -195,9 +195,9 @@ def share_cells(
             enter_outcome(report, cell, state, why, on_state)
             if state == "lost":
                 raise VitreousError(
-                    f"The GPU gave up at cell {cell.key} ({why}) and takes no more work from this "
-                    "process. What is done is kept; the same command goes on with the other cells "
-                    "and comes to this one last."
+                    f"The GPU failed at cell {cell.key} ({why}), and this process cannot use it "
+                    "any more. Finished cells are kept. Run the same command again: it continues "
+                    "with the other cells and tries this one last."
                 )
         if len(held) == len(waiting):
             time.sleep(WAIT)

@@ -3,8 +3,8 @@
     shape share = answers by shape / (answers by shape + answers by texture)
 
 over the images whose shape and texture belong to different classes; other answers are not counted.
-Intervals are Wilson's. The data set has to provide `truth["shape"]` and `truth["texture"]`, as the
-embedded world does. A model trained where both agree (`world:cues`) could learn either, and
+Intervals are Wilson's. The dataset has to provide `truth["shape"]` and `truth["texture"]`, as the
+synthetic ones do. A model trained where both agree (`world:cues`) could learn either, and
 `world:conflict` shows which; a model trained on shapes has learnt shapes. Park & Kim 2022 (section
 3) expect attention to be biased towards shape.
 """

@@ -9,7 +9,7 @@ tokens that do not ask in a layer keep what they have: both rows are the identit
 product has a meaning only where nothing but attention moves information between tokens, so models
 with convolutions between attention layers, or with grids that change, are refused.
 
-Where the set of images knows the box of each object (the embedded world does), `inside` says how
+Where the set of images knows the box of each object (the synthetic datasets do), `inside` says how
 much of what rests on patches lies within it, a patch at the border counted by the share of it that
 does; `box` is the share of the image that the box covers, and so what `inside` would be if all
 patches counted alike.

@@ -1,0 +1,80 @@
+"""Texts that users read have the field's own words: no catalogue ids, no private vocabulary.
+
+These are the documents, the messages and sentences in the source, what `--help` prints, the texts
+of findings, and the explorer's page. Ids of claims (`HDV-26`) are names that users type.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "vitreous"
+IDS = re.compile(r"\b(?:[A-E]\d{1,2}\.\d{1,2}|X-\d{2}|[A-E]\d{1,2})\b(?![/.\w-])")
+"""Of the catalogue and of conflicts between papers: `A4.17`, `D1`, `X-05`."""
+WORDS = re.compile(
+    r"\bquestions?\b(?! mark)|asked of a|goes on (?:where|with)|\bexhibits?\b|\bresamplings?\b"
+    r"|(?<!a )(?<!second )\bmoments?\b|\bpass together|(?:asks?|needs?) no network"
+    r"|at most so many|\btak(?:es?|ing) turns|everything random|too close to tell"
+    r"|the way (?:up|down)\b|\bput off\b|with nothing at hand|the embedded world"
+    r"|^#+ (?:many passes|looking inside|images in|trained models out)",
+    re.MULTILINE,
+)
+"""What a reader would have to learn first; the right-hand side is in CONTRIBUTING."""
+NAMES = {"question", "moment", "moments", "exhibits", "exhibit.json"}
+"""Of files and attributes that stay readable to older versions."""
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    """Prose of every document: blocks of code and inline code are left out."""
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        if path.name != "LOG.md" and "_build" not in path.parts:
+            text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.M | re.S)
+            yield str(path.relative_to(ROOT)), re.sub(r"`[^`\n]*`", "", text)
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Strings of a module but those that are an id as a whole; docstrings only of commands."""
+    source = path.read_text("utf-8")
+    if not found(source):
+        return  # the usual case, and quick
+    tree = ast.parse(source)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and "commands" not in path.parts:
+            docstrings.add(id(node.value))  # of attributes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            hidden = id(node) in docstrings and "commands" not in path.parts
+            if not hidden and node.value not in NAMES and not IDS.fullmatch(node.value):
+                yield re.sub(r"`[^`\n]*`|<[^>]*", "", node.value)
+
+
+def found(text: str) -> list[str]:
+    return [hit[0] for hit in (*IDS.finditer(text), *WORDS.finditer(text.lower()))]
+
+
+def test_the_rule_itself() -> None:
+    assert found("see (A4.17) and X-05; D1") == ["A4.17", "X-05", "D1"]
+    assert found("at the moment @warmup every question goes on where it stopped") == [
+        "moment", "question", "goes on where",
+    ]  # fmt: skip
+    assert not found("HDV-26 of ViT-B/16, Fig. D.1 and B.1.2; in a moment; second moments")
+
+
+def test_texts_use_the_fields_words() -> None:
+    wrong = [f"{name}: {hit}" for name, text in documents() for hit in found(text)]
+    for path in sorted(SOURCE.rglob("*.py")):
+        for text in texts_of(path):
+            wrong += [f"{path.relative_to(ROOT)}: {hit} in {text[:60]!r}" for hit in found(text)]
+    for path in sorted(SOURCE.rglob("*.toml")):
+        if path.name != "conflicts.toml":  # whose headings are ids that nobody is shown
+            wrong += [f"{path.name}: {hit}" for hit in found(path.read_text("utf-8"))]
+    assert not wrong, "\n".join(wrong)
