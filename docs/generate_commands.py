@@ -2,8 +2,8 @@
 
     python docs/generate_commands.py
 
-What each option means, and its default, is what `--help` says. Examples are here; a test gives
-them to the command line, and compares the page with what this file would write.
+Meaning, default and example of each option are what `--help` says. A test gives the examples to the
+command line, and compares the page with what this file would write.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parent))
 from manual_tables import table
 
 from vitreous.cli import app
+from vitreous.commands.help_texts import command_names, example_of
 from vitreous.measure import analyses
 
 PAGE = Path(__file__).absolute().parent / "reference" / "command-line.md"
@@ -42,96 +43,12 @@ There is no probe 'acuracy'. Did you mean accuracy
 | 0 | done |
 | 1 | the report was written, but a part of it could not be drawn: one line for each part |
 | 2 | a mistake that you can fix: one sentence says what was asked, what was found and what to do |
-| 70 | a bug in Vitreous; `--debug` shows the traceback |
+| 70 | a bug in Vitreous: please report it; `--debug` shows the traceback |
 | 130 | interrupted with Ctrl-C |
 
 This page is written by `docs/generate_commands.py`.
 """
 
-EXAMPLES = {
-    "--address": "--address auto",
-    "--all": "--all",
-    "--also": "--also nano",
-    "--analyses": "--analyses lesion hessian",
-    "--approximate": "--approximate",
-    "--batch": "--batch 32",
-    "--book": "--book my_findings.py:BOOK",
-    "--classes": "--classes names.txt",
-    "--crop": "--crop 0.875",
-    "--data": "--data photos",
-    "--deep": "--deep",
-    "--device": "--device cuda:1",
-    "--dry-run": "--dry-run",
-    "--executor": "--executor ray",
-    "--figures": "--figures figures",
-    "--filter": "--filter '*convnext*'",
-    "--fraction": "--fraction 0.1",
-    "--full": "--full",
-    "--head": "--head 2",
-    "--image": "--image 224x160",
-    "--interpolation": "--interpolation bicubic",
-    "--iso": "--iso samples",
-    "--limit": "--limit 64",
-    "--mean": "--mean 0.485 0.456 0.406",
-    "--no-compile": "--no-compile",
-    "--only": "--only HDV-26,SLC-03",
-    "--open": "--open",
-    "--out": "--out report.html",
-    "--paper": "--paper VIT",
-    "--port": "--port 8080",
-    "--pretrained": "--pretrained",
-    "--probes": "--probes cka my_probe.py:TokenNorm",
-    "--query": "--query 3,4",
-    "--quiet": "--quiet",
-    "--recipe": "--recipe hdv_cifar",
-    "--results": "--results numbers",
-    "--role": "--role my_model='vit pool=gap'",
-    "--rollout": "--rollout",
-    "--root": "--root downloads",
-    "--scale": "--scale small",
-    "--seed": "--seed 1",
-    "--seeds": "--seeds 3",
-    "--set": "--set cka.estimator=biased",
-    "--size": "--size 300",
-    "--skip-corrupt": "--skip-corrupt",
-    "--split": "--split val",
-    "--std": "--std 0.229 0.224 0.225",
-    "--study": "--study zoo",
-    "--teacher": "--teacher run:runs/teacher",
-    "--test-size": "--test-size 100",
-    "--top": "--top 3",
-    "--unit": "--unit blocks.5.attn",
-    "--until": "--until 25",
-    "--upright": "--upright",
-    "--weights": "--weights last.pth",
-    "--workers": "--workers 4",
-}
-OWN_EXAMPLES = {
-    "--out": {
-        "anatomy": "--out anatomy.svg",
-        "claims judge": "--out verdicts.csv",
-        "data": "--out sheet.png",
-        "live": "--out reports",
-        "pack": "--out evidence.zip",
-        "show": "--out photo.png",
-        "study": "--out studies/cifar10",
-        "train": "--out runs/first",
-        "unpack": "--out studies/cifar10",
-    },
-    "--set": {"lesion": "--set what=skips", "train": "--set epochs=20"},
-    "--image": {"study": "--image 32"},
-    "--device": {"study": "--device cpu"},
-}
-"""Where a command writes or takes something else."""
-ARGUMENTS = {
-    "ARCHIVES": "evidence.zip",
-    "FOLDER": "studies/cifar10",
-    "ID": "VIT-13",
-    "MODEL": "nano:vit",
-    "MODELS": "nano:vit",
-    "NAME": "world:shapes",
-    "PHOTO": "photo.jpg",
-}
 SNIPPETS = {
     "anatomy": """```console
 $ vitreous anatomy nano:resnet --out resnet.json
@@ -168,16 +85,9 @@ ONE_ANALYSIS = "lesion"
 """The analysis whose options stand for all: the table has their common ones."""
 
 
-def commands(parent: Any = app, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+def commands() -> Iterator[tuple[str, Any]]:
     """Every command by its words, `claims list`, those of analyses left out."""
-    for name in parent:
-        command = parent[name]
-        if name.startswith("-") or (not words and name in analyses.own_names()):
-            continue
-        if command.default_command is None:
-            yield from commands(command, (*words, name))
-        else:
-            yield " ".join((*words, name)), command
+    return (each for each in command_names(app) if each[0] not in analyses.own_names())
 
 
 def arguments(command: Any) -> list[Any]:
@@ -203,10 +113,6 @@ def default_of(argument: Any) -> str:
     if argument.index is not None:
         return "required" if argument.required else "none"
     return "off" if argument.hint is bool else "none"
-
-
-def example_of(words: str, option: str) -> str:
-    return OWN_EXAMPLES.get(option, {}).get(words, EXAMPLES[option])
 
 
 def row(words: str, argument: Any) -> tuple[str, str, str]:

@@ -14,7 +14,8 @@ import pytest
 
 from generators import generator
 from other_books import forgotten_books
-from vitreous.cli import app
+from vitreous.cli import app, main
+from vitreous.commands.help_texts import ARGUMENTS, example_of
 from vitreous.measure import analyses, probes
 
 commands = generator("commands")
@@ -42,15 +43,26 @@ def test_every_command_is_on_the_page_and_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("words", EVERY)
+def test_help_has_the_examples(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*words.split(), "--help"])
+    printed = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for option in options(EVERY[words]):
+        example = example_of(words, option.names[0])
+        assert example in printed
+        assert option.names[0] == example or f" Example: {example} " in printed
+
+
+@pytest.mark.parametrize("words", EVERY)
 def test_options_have_a_meaning_a_true_default_and_an_example(words: str) -> None:
-    given = [commands.ARGUMENTS[each.names[0]] for each in commands.arguments(EVERY[words])
+    given = [ARGUMENTS[each.names[0]] for each in commands.arguments(EVERY[words])
              if each.index is not None and each.required]  # fmt: skip
     for option in options(EVERY[words]):
         says, default = commands.help_of(option), option.field_info.default
         assert says.endswith((".", ")")), (option.names, says)
         if default not in (None, (), False, 0, "") and str(default) != ".":
             assert str(default) in commands.default_of(option), option.names
-        example = commands.example_of(words, option.names[0])
+        example = example_of(words, option.names[0])
         assert example.startswith(option.names[0])
         tokens = [*words.split(), *given, *shlex.split(example)]
         assert app.parse_args(tokens, **HOW)[1].arguments

@@ -20,6 +20,7 @@ from vitreous.commands.anatomy import show_anatomy
 from vitreous.commands.claims import claims_app
 from vitreous.commands.data import show_data
 from vitreous.commands.doctor import check_installation
+from vitreous.commands.help_texts import HelpTexts, command_names
 from vitreous.commands.inspect import analysis_command, analysis_help, inspect_models
 from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions, LiveOptions
 from vitreous.commands.listing import list_app
@@ -42,6 +43,7 @@ app = App(
     version=__version__,
     help_format="plaintext",  # markdown would take 0.2 s more to import
     default_parameter=Parameter(negative=(), show_default=False),
+    group_parameters="Options",
     suppress_keyboard_interrupt=False,
 )
 app.command(show_anatomy, name="anatomy")
@@ -56,6 +58,9 @@ app.command(show_photo, name="show")
 app.command(run_study, name="study")
 app.command(train_model, name="train")
 app.command(unpack_study, name="unpack")
+app.help_formatter = HelpTexts("")
+for _words, _command in command_names(app):
+    _command.help_formatter = HelpTexts(_words)
 COMMANDS = frozenset(app)
 """All commands but those of analyses."""
 
@@ -63,7 +68,9 @@ COMMANDS = frozenset(app)
 def add_analysis(name: str) -> None:
     """Add the command of an analysis: of ours, of an installed package, or `file.py:Class`."""
     summary = analyses.summary(name)
-    app.command(analysis_command(name), name=name, group="Analyses", help=summary)
+    texts = HelpTexts(name)
+    run = analysis_command(name)
+    app.command(run, name=name, group="Analyses", help=summary, help_formatter=texts)
 
 
 for _name in analyses.own_names():

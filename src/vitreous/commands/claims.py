@@ -8,7 +8,9 @@ from cyclopts import App
 
 from vitreous.commands.terminal import console
 
-claims_app = App(name="claims", help="Findings of papers, and how each is judged.")
+claims_app = App(
+    name="claims", help="Findings of papers, and how each is judged.", group_parameters="Options"
+)
 
 
 @claims_app.command(name="list")

@@ -11,7 +11,9 @@ from vitreous.errors import VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.training import recipes
 
-list_app = App(name="list", help="List models, probes, analyses or recipes.")
+list_app = App(
+    name="list", help="List models, probes, analyses or recipes.", group_parameters="Options"
+)
 
 
 @list_app.command(name="models")

@@ -22,8 +22,9 @@ def _image(type_: Any, tokens: Sequence[Token]) -> int | tuple[int, ...]:
 
 if TYPE_CHECKING:
     ImageOption = ImageSize
-else:  # cyclopts takes one word for an int, and several for a tuple
-    ImageOption = Annotated[int, Parameter(converter=_image)]
+else:  # cyclopts takes one word for a string, and several for a tuple
+    Size = type("Size", (str,), {})  # --help says --image SIZE
+    ImageOption = Annotated[Size, Parameter(converter=_image)]
 """`--image 224`, `--image 224x160` or `--image 3x224x160`, in every command that takes it."""
 
 
@@ -34,7 +35,8 @@ def _limit(type_: Any, tokens: Sequence[Token]) -> int | Literal["all"]:
 if TYPE_CHECKING:
     LimitOption = int | Literal["all"]
 else:
-    LimitOption = Annotated[int, Parameter(converter=_limit)]
+    Number = type("Number", (str,), {})
+    LimitOption = Annotated[Number, Parameter(converter=_limit)]
 """`--limit 64` or `--limit all`."""
 
 
