@@ -43,7 +43,13 @@ class Augment:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a model is trained. Lengths are in epochs unless `steps` or `warmup_steps` is given."""
+    """How a model is trained. Lengths are in epochs unless `steps` or `warmup_steps` is given.
+
+    Examples
+    --------
+    >>> Recipe(name="short", epochs=10, warmup=1, lr=1e-3).but(batch=64).batch
+    64
+    """
 
     name: str = "custom"
     epochs: int = 100
@@ -179,7 +185,7 @@ def assignment(text: str) -> tuple[str, Any]:
     """Parse `epochs=20` as name and value; a value that is no JSON is a string."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise VitreousError(f"--set takes NAME=VALUE, epochs=20 for one, and not {text!r}.")
+        raise VitreousError(f"--set takes NAME=VALUE, for example epochs=20, and not {text!r}.")
     try:
         return name, json.loads(value)
     except json.JSONDecodeError:

@@ -15,7 +15,17 @@ HOME = str(Path(__file__).parent)
 
 
 class VitreousError(Exception):
-    """An error a user can cause and fix; the command line prints it and exits with `code`."""
+    """An error a user can cause and fix; the command line prints it and exits with `code`.
+
+    Examples
+    --------
+    >>> import vitreous
+    >>> try:
+    ...     vitreous.open("resnet17")
+    ... except vitreous.VitreousError as error:
+    ...     print(str(error).split(" Did")[0])
+    There is no model 'resnet17'.
+    """
 
     code: ClassVar[int] = 2
 

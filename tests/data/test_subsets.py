@@ -84,7 +84,7 @@ def test_all_images_are_equally_likely() -> None:
 
 def test_a_share_of_no_image_names_the_class() -> None:
     with pytest.raises(
-        VitreousError, match=r"0\.02 of 'b' is no image at all, as it has 49; take a larger share"
+        VitreousError, match=r"0\.02 of 'b' is less than one image, as there are 49; take a larger"
     ):
         fraction(numbered(100, 49), 0.02)
     for share in (0.0, -0.1, 1.1):
@@ -106,7 +106,7 @@ def test_the_first_classes() -> None:
     data = first_classes(numbered(5, 4, 3), 2)
     assert data.classes == ("a", "b")
     assert torch.bincount(data.labels).tolist() == [5, 4]
-    with pytest.raises(VitreousError, match="4 classes were asked of 'toy', which has 3"):
+    with pytest.raises(VitreousError, match="4 classes were asked for, and 'toy' has 3"):
         first_classes(numbered(5, 4, 3), 4)
 
 

@@ -58,7 +58,7 @@ def test_weights_ruined_by_the_last_step_of_an_epoch(
     what: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ruin(what, at, monkeypatch)
-    with pytest.raises(Diverged, match=r"held no finite numbers|was no finite number") as caught:
+    with pytest.raises(Diverged, match=r"were not finite|was not finite") as caught:
         run(tmp_path, Small())
     assert "state.safetensors" in str(caught.value)
     assert not (tmp_path / "run" / "weights" / "final.safetensors").exists()
@@ -67,7 +67,7 @@ def test_weights_ruined_by_the_last_step_of_an_epoch(
 def test_a_test_that_fails_alone(tmp_path: Path) -> None:
     model = Small()
     model.ruined_when_tested = True
-    with pytest.raises(Diverged, match="test_nll held no finite numbers"):
+    with pytest.raises(Diverged, match="test_nll were not finite"):
         run(tmp_path, model)
 
 

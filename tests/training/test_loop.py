@@ -190,7 +190,7 @@ def test_a_loss_that_is_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             return self.linear(x.flatten(1)) / (0 if self.steps == 7 and self.training else 1)
 
     with pytest.raises(
-        Diverged, match=r"no finite number in step 6 \(epoch 2, learning rate .*state.safetensors'"
+        Diverged, match=r"not finite in step 6 \(epoch 2, learning rate .*state.safetensors'"
     ):
         go(tmp_path, PLAIN, Breaks())
     tensors, notes = Run(tmp_path).load("state.safetensors")
@@ -250,7 +250,7 @@ def test_a_disk_that_fills_up_keeps_the_last_state(
         ({"test": images(9, "test", classes=2)}, "differ in their classes"),
         (
             {"device": "cuda:0"},
-            "no GPU is to be seen" if not torch.cuda.is_available() else "nothing",
+            "there is no GPU" if not torch.cuda.is_available() else "nothing",
         ),
         ({"device": "abacus"}, "There is no device 'abacus'"),
         ({"data": images(0)}, "0 training and 31 test images"),

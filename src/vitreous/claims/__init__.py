@@ -24,7 +24,13 @@ STUDIES = (*get_args(Study), "sanity", "all")
 
 
 def every_claim() -> list[Claim]:
-    """All claims of all books in use, paper by paper, in the order of their ids."""
+    """All claims of all books in use, paper by paper, in the order of their ids.
+
+    Examples
+    --------
+    >>> every_claim()[0].id
+    'HDV-01'
+    """
     return [claim for book in every_book() for claim in book]
 
 

@@ -77,7 +77,9 @@ def load_evidence(
 
     Examples
     --------
-    >>> evidence = load_evidence("results/mine", {"my_model": "vit pool=gap"})
+    >>> models = {"mine": "nano:vit_gap"}
+    >>> inspection = vitreous.inspect(models, probes=["skip_ratio"], limit=8)
+    >>> evidence = load_evidence(inspection.save("numbers"), {"mine": "vit pool=gap"})
     """
     every_book()  # whose words the evidence may be described in
     home = Path(path).expanduser()

@@ -19,7 +19,17 @@ Triple = tuple[float, float, float]
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Images, labels and their normalisation. The tensors are in memory, on a GPU (`to`) or
-    mapped from a file."""
+    mapped from a file.
+
+    Examples
+    --------
+    >>> import vitreous
+    >>> data = vitreous.data.load("world:shapes", split="test", size=20)
+    >>> data.take(data.labels == 0).images.shape[1:], data.classes[0]
+    (torch.Size([3, 32, 32]), 'disc')
+    >>> data.normalise(data.images).dtype
+    torch.float32
+    """
 
     images: Tensor  # uint8 (n, 3, height, width)
     labels: Tensor  # int64 (n,); -1 for unknown

@@ -41,16 +41,31 @@ def fraction(data: Dataset, share: float, *, seed: int = 0, first: bool = False)
 
 def split_off(data: Dataset, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
     """The data set in two parts, for training and validation; the second is a share of each
-    class."""
+    class.
+
+    Examples
+    --------
+    >>> from vitreous.data import load
+    >>> training, validation = split_off(load("world:shapes", size=100), 0.2)
+    >>> len(training), len(validation)
+    (83, 17)
+    """
     chosen = _chosen(data, share, seed, first=False)
     return data.take(_rows(~chosen)), data.take(_rows(chosen))
 
 
 def first_classes(data: Dataset, count: int) -> Dataset:
-    """Only the images of the first `count` classes."""
+    """Only the images of the first `count` classes.
+
+    Examples
+    --------
+    >>> from vitreous.data import load
+    >>> first_classes(load("world:shapes", size=100), 2).classes
+    ('disc', 'square')
+    """
     if not 1 <= count <= len(data.classes):
         raise VitreousError(
-            f"{count} classes were asked of {data.name!r}, which has {len(data.classes)}."
+            f"{count} classes were asked for, and {data.name!r} has {len(data.classes)}."
         )
     few = data.take(torch.nonzero((data.labels >= 0) & (data.labels < count)).flatten())
     return replace(few, classes=data.classes[:count])
@@ -58,7 +73,13 @@ def first_classes(data: Dataset, count: int) -> Dataset:
 
 def iso_samples(epochs: int, share: float) -> int:
     """Epochs over a share of the images in which a model sees as many as in `epochs` over all of
-    them."""
+    them.
+
+    Examples
+    --------
+    >>> iso_samples(epochs=300, share=0.1)
+    3000
+    """
     _check_share(share)
     return round(epochs / share)
 
@@ -83,7 +104,8 @@ def _chosen(data: Dataset, share: float, seed: int, first: bool) -> NDArray[np.b
         name = data.classes[label] if label >= 0 else "no class"
         number = int((labels == label).sum())
         raise VitreousError(
-            f"{share:g} of {name!r} is no image at all, as it has {number}; take a larger share."
+            f"{share:g} of {name!r} is less than one image, as there are {number}; take a larger "
+            "share."
         )
     chosen = np.zeros(len(labels), dtype=bool)
     chosen[order[rank < wanted]] = True

@@ -33,7 +33,7 @@ class LivePage:
     --------
     >>> page = vitreous.live("nano:vit")
     >>> page.url
-    'http://127.0.0.1:43210/…/'
+    'http://127.0.0.1:.../'
     >>> page.stop()
     """
 
@@ -111,8 +111,11 @@ def live(
 
     Examples
     --------
-    >>> vitreous.live("nano:vit", "world:shapes")
-    >>> vitreous.live({"before": old, "after": new}, "folder:photos", height=700)
+    >>> models = {"before": "nano:vit@warmup", "after": "nano:vit"}
+    >>> page = vitreous.live(models, "world:shapes", limit=16, height=700)
+    >>> page.alive
+    True
+    >>> page.stop()
     """
     check_ranges(height=height)
     try:

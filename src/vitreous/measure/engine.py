@@ -110,8 +110,8 @@ def inspect(
 
     Examples
     --------
-    >>> found = vitreous.inspect("nano:vit", "world:shapes", ["variance"], limit=64)
-    >>> found["variance"].table
+    >>> vitreous.inspect("nano:vit", "world:shapes", ["variance"], limit=16)
+    Inspection of nano:vit: variance
     """
     most = parse_limit(limit)
     check_ranges(shard=shard, batch=batch, seed=seed)
@@ -176,8 +176,8 @@ def analyse(
 
     Examples
     --------
-    >>> found = vitreous.analyse("nano:vit", "world:shapes", "lesion", limit=64)
-    >>> found["lesion"].table
+    >>> vitreous.analyse("nano:vit", analyses={"lesion": {"what": "positions"}}, limit=16)
+    Inspection of nano:vit: lesion
     """
     most = None if limit is None else parse_limit(limit) or 0
     check_ranges(batch=batch, seed=seed)

@@ -49,9 +49,12 @@ class Inspection(Mapping[str, Result]):
 
     Examples
     --------
-    >>> inspection = vitreous.inspect("nano:vit", "world:shapes", limit=64)
-    >>> inspection["variance"].table
-    >>> inspection.save("results")
+    >>> inspection = vitreous.inspect("nano:vit", "world:shapes", ["variance"], limit=16)
+    >>> list(inspection), len(inspection["variance"].table)
+    (['variance'], 13)
+    >>> folder = inspection.save("numbers")
+    >>> vitreous.Inspection.load(folder)
+    Inspection of nano:vit: variance
     """
 
     def __init__(

@@ -34,7 +34,16 @@ the mean over all patches, or None for the class token where there is one, else 
 
 @dataclass(frozen=True)
 class PhotoMap:
-    """Numbers on the grid of a unit, and what they are."""
+    """Numbers on the grid of a unit, and what they are.
+
+    Examples
+    --------
+    >>> import vitreous
+    >>> photo = vitreous.data.load("world:shapes", split="test", size=1).images[0]
+    >>> shown = vitreous.show("nano:resnet", photo)
+    >>> shown.map.measure, shown.map.values.shape
+    ('feature norm', (8, 8))
+    """
 
     values: NDArray[np.float64]
     """(rows, columns): the share of attention that each patch gets, or the norm of its features."""

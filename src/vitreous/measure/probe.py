@@ -113,7 +113,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Batch:
-    """Images that pass through a model together."""
+    """Images that pass through a model together.
+
+    Examples
+    --------
+    >>> import torch
+    >>> images = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
+    >>> batch = Batch(torch.arange(4), images, torch.zeros(4, dtype=torch.int64))
+    >>> len(batch), batch.total(torch.ones(4, 7)).shape
+    (4, torch.Size([201, 7]))
+    """
 
     rows: Tensor
     """(b,) numbers of the images in the data set."""
@@ -204,6 +213,21 @@ class Probe(Measurement, ABC):
     the output of the model; `end_shard` when all models have seen the shard; at last `answer`. What
     `update`, `update_output` and `end_shard` return is summed under its keys. What a probe keeps in
     between it forgets at `start_shard`, because a shard begins again when memory runs out.
+
+    Examples
+    --------
+    A probe that derives from `PerImage` needs only `name` and `values`.
+
+    >>> from vitreous.measure.per_image import PerImage
+    >>> class TokenNorm(PerImage):
+    ...     name = "token_norm"
+    ...
+    ...     def values(self, subject, unit, sites):
+    ...         return sites.out.tokens.norm(dim=-1).mean(1)
+    >>> import vitreous
+    >>> inspection = vitreous.inspect("nano:resnet", probes=[TokenNorm()], limit=4)
+    >>> inspection["token_norm"].table["n"].tolist()[:2]
+    [4, 4]
     """
 
     category: ClassVar[str] = "probe"

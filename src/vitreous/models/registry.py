@@ -231,7 +231,9 @@ def build(name: str, **options: Any) -> ConfiguredModel:
 
     Examples
     --------
-    >>> build("vit_ti/4", image=32, classes=10, pos="2d")
+    >>> model = vitreous.build("vit_ti/4", image=32, classes=10, pos="2d")
+    >>> sum(p.numel() for p in model.parameters())
+    5352010
     """
     chosen, size, patch = _parse(name)
     given = {key: as_tuples(value) for key, value in options.items()}

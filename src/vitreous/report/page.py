@@ -65,7 +65,9 @@ def write(
 
     Examples
     --------
-    >>> vitreous.report.write(vitreous.inspect("nano:vit", limit=64), "report.html")
+    >>> inspection = vitreous.inspect("nano:vit", "world:shapes", ["accuracy"], limit=8)
+    >>> vitreous.report.write(inspection, "report.html").name
+    'report.html'
     """
     if not inspection and not inspection.left_out and judgement is None:
         raise VitreousError(

@@ -53,11 +53,12 @@ class Shown:
 
     Examples
     --------
-    >>> shown = vitreous.show("nano:vit", "photo.jpg")
-    >>> shown.save("photo.pdf")
-    >>> shown.predictions
-    >>> shown.map.values.shape
-    (8, 8)
+    >>> photo = vitreous.data.load("world:shapes", split="test", size=1).images[0]
+    >>> shown = vitreous.show("nano:vit", photo)
+    >>> shown.map.values.shape, len(shown.predictions)
+    ((8, 8), 5)
+    >>> shown.save("photo.pdf").name
+    'photo.pdf'
     """
 
     model: str
@@ -191,8 +192,12 @@ def show(
 
     Examples
     --------
-    >>> vitreous.show("nano:vit", "photo.jpg").save("photo.png")
-    >>> vitreous.show("vit_small_patch16_224", "photo.jpg", pretrained=True, query=(3, 4))
+    The photo can be a file, a Pillow image, an array or a tensor.
+
+    >>> photo = vitreous.data.load("world:shapes", split="test", size=1).images[0]
+    >>> shown = vitreous.show("nano:vit", photo, unit="blocks.1.attn", query=(3, 4))
+    >>> shown.map.says
+    'blocks.1.attn, mean of 4 heads, from patch 3, 4'
     """
     check_ranges(top=top, seed=seed)
     choice = choose_preprocessing(preprocessing)

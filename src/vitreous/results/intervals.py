@@ -62,7 +62,7 @@ def bootstrap_mean(
 
     Examples
     --------
-    >>> bootstrap_mean([1.0, 2.0, 3.0, 4.0]).mean
+    >>> float(bootstrap_mean([1.0, 2.0, 3.0, 4.0]).mean)
     2.5
     """
     sample = np.asarray(values, dtype=np.float64)
@@ -147,7 +147,7 @@ def mean_of_sums(
 
     Examples
     --------
-    >>> mean_of_sums(total=10.0, squares=30.0, count=4).mean
+    >>> float(mean_of_sums(total=10.0, squares=30.0, count=4).mean)
     2.5
     """
     from scipy.special import stdtrit

@@ -42,8 +42,9 @@ class Result:
 
     Examples
     --------
-    >>> result = vitreous.inspect("nano:vit", probes="variance", limit=64)["variance"]
-    >>> result.table
+    >>> result = vitreous.inspect("nano:vit", probes="variance", limit=16)["variance"]
+    >>> len(result.table), [column.name for column in result.columns][-4:]
+    (13, ['value', 'low', 'high', 'n'])
     >>> figure, axes = result.plot()
     """
 

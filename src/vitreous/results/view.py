@@ -17,7 +17,13 @@ TOOLTIP_LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A line to compare with: chance, uniform attention, the value of a paper."""
+    """A line to compare with: chance, uniform attention, the value of a paper.
+
+    Examples
+    --------
+    >>> Reference(0.1, "chance").axis
+    'y'
+    """
 
     value: float
     label: str
@@ -28,7 +34,14 @@ class Reference:
 @dataclass(frozen=True, slots=True)
 class View:
     """One figure of a result; `x`, `y`, `colour`, `facet`, `detail`, `size`, `low`, `high`, `sort`,
-    `opens` and `where` are names of columns."""
+    `opens` and `where` are names of columns.
+
+    Examples
+    --------
+    >>> view = View("line", x="depth", y="value", low="low", high="high", colour="model")
+    >>> view.mark, view.references
+    ('line', ())
+    """
 
     mark: Mark
     x: str = ""

@@ -31,8 +31,9 @@ class Unit:
 
     Examples
     --------
-    >>> specimen.anatomy["blocks.3.attn"].heads
-    3
+    >>> unit = vitreous.open("nano:vit").anatomy["blocks.3.attn"]
+    >>> unit.kind, unit.heads, unit.grid
+    ('attention', 4, (8, 8))
     """
 
     name: str
@@ -71,7 +72,16 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """The units of one model at one input size."""
+    """The units of one model at one input size.
+
+    Examples
+    --------
+    >>> anatomy = vitreous.open("nano:vit").anatomy
+    >>> anatomy.counts()
+    {'stem': 1, 'attention': 6, 'mlp': 6, 'head': 1}
+    >>> anatomy["blocks.0.attn"].heads
+    4
+    """
 
     model: str
     image: tuple[int, int, int]

@@ -53,7 +53,16 @@ class Wiring:
 
 @dataclass(frozen=True)
 class Feature:
-    """A tensor of the model, in the model's own layout (`raw`) or as tokens or a map."""
+    """A tensor of the model, in the model's own layout (`raw`) or as tokens or a map.
+
+    Examples
+    --------
+    >>> import torch, vitreous
+    >>> images = torch.zeros(2, 3, 32, 32)
+    >>> feature = vitreous.open("nano:vit").observe(images, ["out"])["blocks.0.mlp"].out
+    >>> feature.tokens.shape, feature.map.shape, feature.prefix
+    (torch.Size([2, 65, 96]), torch.Size([2, 96, 8, 8]), ('class',))
+    """
 
     raw: Tensor
     layout: Layout | None
@@ -100,7 +109,17 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class AttentionMap:
-    """The weights that attention applies, and where their queries and keys lie."""
+    """The weights that attention applies, and where their queries and keys lie.
+
+    Examples
+    --------
+    >>> import torch, vitreous
+    >>> images = torch.zeros(2, 3, 32, 32)
+    >>> observed = vitreous.open("nano:vit").observe(images, ["attention"])
+    >>> attention = observed["blocks.0.attn"].attention
+    >>> attention.values.shape, attention.query_grid
+    (torch.Size([2, 1, 4, 65, 65]), (8, 8))
+    """
 
     values: Tensor
     """(b, groups, heads, queries, keys): one group, or one for each window."""
@@ -169,7 +188,16 @@ class AttentionMap:
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """What was observed at one unit; None where that was not wanted or does not exist."""
+    """What was observed at one unit; None where that was not wanted or does not exist.
+
+    Examples
+    --------
+    >>> import torch, vitreous
+    >>> observed = vitreous.open("nano:vit").observe(torch.zeros(2, 3, 32, 32), ["branch"])
+    >>> sites = observed["blocks.0.mlp"]
+    >>> sites.branch.raw.shape, sites.after
+    (torch.Size([2, 65, 96]), None)
+    """
 
     before: Feature | None = None
     """What the unit reads."""
@@ -188,7 +216,15 @@ class Sites:
 
 
 class Observation(Mapping[str, Sites]):
-    """What was observed, by unit name, and the model's output from the same pass."""
+    """What was observed, by unit name, and the model's output from the same pass.
+
+    Examples
+    --------
+    >>> import torch, vitreous
+    >>> observed = vitreous.open("nano:vit").observe(torch.zeros(2, 3, 32, 32), ["out"])
+    >>> len(observed), observed.output.shape
+    (14, torch.Size([2, 10]))
+    """
 
     def __init__(self, sites: dict[str, Sites], output: Any) -> None:
         self._sites, self.output = sites, output

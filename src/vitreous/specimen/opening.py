@@ -71,12 +71,17 @@ def open(
 
     Examples
     --------
-    >>> specimen = vitreous.open("vit_tiny_patch16_224", pretrained=True)
+    >>> specimen = vitreous.open("nano:vit")
     >>> specimen.anatomy.counts()
-    {'stem': 1, 'attention': 12, 'mlp': 12, 'head': 1}
-    >>> specimen = vitreous.open("vit_small_patch16_224", weights="runs/last.pth")
+    {'stem': 1, 'attention': 6, 'mlp': 6, 'head': 1}
+
+    Any name of timm works, and a checkpoint of yours:
+
+    >>> model = vitreous.build("cnn_ti")
+    >>> torch.save({"state_dict": model.state_dict()}, "last.pth")
+    >>> specimen = vitreous.open("cnn_ti", image=32, weights="last.pth")
     >>> specimen.checkpoint.describe()
-    '152 of 152 tensors (22,050,664 parameters) from runs/last.pth'
+    "32 of 32 tensors (72,954 parameters) from last.pth, under 'state_dict'"
     """
     name = model if isinstance(model, str) else ""
     if isinstance(model, str):

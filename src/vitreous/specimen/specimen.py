@@ -42,10 +42,12 @@ class Specimen(nn.Module):
 
     Examples
     --------
-    >>> specimen = vitreous.open("vit_tiny_patch16_224")
-    >>> specimen.observe(images)["blocks.0.attn"].branch.tokens.shape
-    torch.Size([8, 197, 192])
-    >>> specimen.without("blocks.5.mlp")(images)
+    >>> specimen = vitreous.open("nano:vit")
+    >>> images = torch.zeros(8, 3, 32, 32)
+    >>> specimen.observe(images, ["branch"])["blocks.0.attn"].branch.tokens.shape
+    torch.Size([8, 65, 96])
+    >>> specimen.without("blocks.5.mlp")(images).shape
+    torch.Size([8, 10])
     """
 
     trained: Mapping[str, Any] = MappingProxyType({})

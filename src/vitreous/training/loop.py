@@ -54,7 +54,16 @@ class Diverged(VitreousError):
 
 @dataclass(frozen=True)
 class Trained:
-    """Result of `train`: the model in evaluation mode, the run's folder and its records."""
+    """Result of `train`: the model in evaluation mode, the run's folder and its records.
+
+    Examples
+    --------
+    >>> data = vitreous.data.load("world:shapes", size=32)
+    >>> recipe = vitreous.recipes.named("quick").but(epochs=1, batch=16)
+    >>> trained = vitreous.train("cnn_ti", data, recipe, test=data, out="run", show=False)
+    >>> [record["epoch"] for record in trained.records], trained.accuracy < 1
+    ([0, 1], True)
+    """
 
     model: nn.Module
     run: Run
@@ -121,8 +130,12 @@ def train(
 
     Examples
     --------
-    >>> trained = vitreous.train("vit_nano", "world:shapes", "quick")
-    >>> trained.accuracy
+    >>> data = vitreous.data.load("world:shapes", size=32)
+    >>> recipe = vitreous.recipes.named("quick").but(epochs=1, batch=16)
+    >>> test = vitreous.data.load("world:shapes", split="test", size=16)
+    >>> trained = vitreous.train("vit_nano", data, recipe, test=test, out="runs/a", show=False)
+    >>> vitreous.open("run:runs/a").units[1].name
+    'blocks.0.attn'
     """
     where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
@@ -271,7 +284,7 @@ class Trainer:
         bad = self.processes.most(self.step.first_bad)
         if bad >= 0:
             raise Diverged(
-                f"The loss was no finite number in step {bad} (epoch {bad // self.steps + 1}, "
+                f"The loss was not finite in step {bad} (epoch {bad // self.steps + 1}, "
                 f"learning rate {self.plan.lr(bad):.2g}). The last good state is in "
                 f"{str(run.state)!r}; try a lower lr, a longer warm-up, or clip=1."
             )
@@ -380,5 +393,5 @@ def check_finite(model: nn.Module, record: Mapping[str, Any], run: Run) -> None:
         if run.state.exists():
             state = f"The last good state is in {str(run.state)!r}"
         raise Diverged(
-            f"{' and '.join(bad)} held no finite numbers{after}. {state}; try a lower lr or clip=1."
+            f"{' and '.join(bad)} were not finite{after}. {state}; try a lower lr or clip=1."
         )

@@ -39,7 +39,8 @@ class RecipeRegistry:
 
         Examples
         --------
-        >>> vitreous.recipes.named("fast").but(epochs=20)
+        >>> vitreous.recipes.named("fast").but(epochs=20).epochs
+        20
         """
         if name in _functions():
             return _functions()[name]()
