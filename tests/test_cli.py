@@ -98,7 +98,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             "train vit_nano --set epochs",
-            "--set takes NAME=VALUE, epochs=20 for one, and not 'epochs'.",
+            "--set takes NAME=VALUE, for example epochs=20, and not 'epochs'.",
         ),
         (
             "train vit_nano --set epoch=3",

@@ -23,7 +23,7 @@ WORDS = re.compile(
     r"|^#+ (?:many passes|looking inside|images in|trained models out)",
     re.MULTILINE,
 )
-"""What a reader would have to learn first; the right-hand side is in CONTRIBUTING."""
+"""What a reader would have to learn first: say probe, checkpoint, resumes, offline, dataset."""
 NAMES = {"question", "moment", "moments", "exhibits", "exhibit.json"}
 """Of files and attributes that stay readable to older versions."""
 

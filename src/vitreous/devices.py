@@ -36,7 +36,7 @@ def choose_device(device: str | torch.device) -> torch.device:
         ) from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise VitreousError(
-            f"The device {str(device)!r} was asked for and no GPU is to be seen; `vitreous doctor`."
+            f"The device {str(device)!r} was asked for, but there is no GPU; run `vitreous doctor`."
         )
     return chosen
 

@@ -57,8 +57,7 @@ def square_side(image: ImageSize | None) -> int | None:
     side = sides(image)
     if isinstance(side, tuple):
         raise VitreousError(
-            f"A study takes square images and not {format_size(side)}; say image={side[0]}, for "
-            "one."
+            f"A study takes square images and not {format_size(side)}; for example image={side[0]}."
         )
     return side
 

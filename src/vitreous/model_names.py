@@ -278,7 +278,7 @@ def _check_function(name: str) -> None:
     module, _, function = name.rpartition(":")
     if module.endswith(".py"):
         if not function.isidentifier():
-            raise VitreousError(f"{name!r} names no function; write '{module}:make', for one.")
+            raise VitreousError(f"{name!r} names no function; write it as '{module}:make'.")
         if not path_exists(module):
             raise NoSuchPath("file", module, suffix=f":{function}")
         return

@@ -113,17 +113,15 @@ def test_the_world_never_changes(task: str) -> None:
 
 def test_what_cannot_be_asked_for() -> None:
     with pytest.raises(
-        UnknownName, match=re.escape("There is no task of the world 'shape'. Did you mean shapes")
+        UnknownName, match=re.escape("There is no synthetic dataset 'shape'. Did you mean shapes")
     ):
         world.load("shape")
     with pytest.raises(
-        UnknownName, match=r"There is no split of the world 'tests'\. Did you mean test\?"
+        UnknownName, match=r"There is no split of a synthetic dataset 'tests'\. Did you mean test\?"
     ):
         world.load(split="tests")
-    with pytest.raises(
-        VitreousError, match="A world of 0 images was asked for; size has to be at least 1"
-    ):
+    with pytest.raises(VitreousError, match="0 images were asked for; size has to be at least 1"):
         world.load(size=0)
     for image in (8, 30):
-        with pytest.raises(VitreousError, match=f"World images of {image} pixels were asked for"):
+        with pytest.raises(VitreousError, match=f"Synthetic images of {image} pixels were"):
             world.load(image=image)

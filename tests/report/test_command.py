@@ -115,7 +115,7 @@ def bad_file(home: Path) -> None:
             ["nano:vit", "--data", "folder:photos"],
             "1 of 3 images of 'folder:photos' cannot be decoded",
         ),
-        (["nano:vit", "--data", "world:shape"], "There is no task of the world 'shape'"),
+        (["nano:vit", "--data", "world:shape"], "There is no synthetic dataset 'shape'"),
         (["nano:vit", "--limit", "0"], "--limit 0 was asked for; it is at least one image"),
         (["nano:vit", "--split", "tset"], "There is no split 'tset'. Did you mean test"),
         (

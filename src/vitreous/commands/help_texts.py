@@ -110,9 +110,11 @@ def _setting_of(analysis: str) -> str:
     """Return `--set` with the default of the simplest option of an analysis, if it has any."""
     options = analyses.analysis_options(analysis)
     settings = [f"{name}={default}" for name, (default, _) in options.items()]
-    simple = sorted(settings, key=lambda each: "(" in each)
-    text = simple[0].replace("'", "").replace("(", "[").replace(",)", "]").replace(")", "]")
-    return f"--set {shlex.quote(text)}" if simple else ""
+    if not settings:
+        return ""
+    simplest = min(settings, key=lambda each: "(" in each)
+    text = simplest.replace("'", "").replace("(", "[").replace(",)", "]").replace(")", "]")
+    return f"--set {shlex.quote(text)}"
 
 
 def fill_paragraphs(text: str) -> str:

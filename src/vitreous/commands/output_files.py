@@ -97,7 +97,7 @@ def check_writable(out: Path, *folders: Path | None) -> None:
     hours are spent measuring. No folder is made yet."""
     if out.is_dir():
         inside = str(out / f"report{out.suffix}")
-        raise VitreousError(f"{str(out)!r} is a folder; name a file, {inside!r} for one.")
+        raise VitreousError(f"{str(out)!r} is a folder; name a file, for example {inside!r}.")
     places = {out: out.parent}
     places |= {each: each.expanduser() for each in folders if each is not None}
     for place, folder in places.items():

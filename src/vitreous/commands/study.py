@@ -172,6 +172,6 @@ def unpack_study(*archives: Path, out: Path = Path("study")) -> None:
     from vitreous.studies.packing import unpack_evidence  # torch comes with it
 
     if not archives:
-        raise VitreousError("Say which archives to unpack, evidence.zip for one.")
+        raise VitreousError("Name the archives to unpack, for example evidence.zip.")
     added = unpack_evidence([path.expanduser() for path in archives], out.expanduser())
     console().print(f"{added} results are new in {str(out)!r}.", highlight=False)

@@ -88,7 +88,7 @@ def check_dataset(name: str, split: str | None = None) -> None:
     try:
         module, where = parse_dataset(name)
         if module == "world" and where not in TASKS:
-            raise UnknownName("task of the world", where, TASKS, f"There are {', '.join(TASKS)}.")
+            raise UnknownName("synthetic dataset", where, TASKS, f"There are {', '.join(TASKS)}.")
         if module in CHECKS:
             getattr(import_module(f"vitreous.data.sources.{module}"), CHECKS[module])(where)
     except (OSError, RuntimeError, ValueError) as error:

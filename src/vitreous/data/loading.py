@@ -164,7 +164,7 @@ def _load_world(
         return load_task(task, split=split, size=size, seed=seed)
     if image[0] != image[1]:
         raise VitreousError(
-            f"Images of the world are square, and {image[0]}x{image[1]} was asked for."
+            f"Synthetic images are square, and {image[0]}x{image[1]} was asked for."
         )
     return load_task(task, split=split, size=size, image=image[0], seed=seed)
 
@@ -244,7 +244,7 @@ def _decoded(
         raise VitreousError(
             f"{len(listing):,} images of {name!r} with {height}x{width} pixels take {room:,.0f} "
             "GiB, more than "
-            "there is; ask for fewer (size=100, for one) or for smaller ones (image=224)."
+            "there is; ask for fewer (size=100) or for smaller ones (image=224)."
         ) from None
     skipped = _skipped(name, listing, faults, skip)
     good = np.setdiff1d(np.arange(len(listing)), list(faults))

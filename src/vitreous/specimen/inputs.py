@@ -277,7 +277,7 @@ def _search(model: nn.Module, channels: int | None) -> Shape:
     sizes = ", ".join(map(format_size, shapes))
     raise VitreousError(
         f"{type(model).__name__} runs on images of several sizes ({sizes}, …) and names none; "
-        f"say which, image={shapes[0][-1]} for one."
+        f"say which, for example image={shapes[0][-1]}."
     )
 
 

@@ -42,7 +42,7 @@ def prepare_images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, 
             )
     if not len(data) or not len(test):
         raise VitreousError(
-            f"There are {len(data)} training and {len(test)} test images; both have to be some."
+            f"There are {len(data)} training and {len(test)} test images; both need at least one."
         )
     if bool((data.labels < 0).any()):
         raise VitreousError(f"The images of {data.name!r} have no labels to learn from.")

@@ -240,7 +240,7 @@ def drop_path_calls(objective: Objective, images: Tensor, targets: Tensor) -> li
             torch.empty(len(images)).bernoulli_(keep)
         if not torch.equal(after, torch.get_rng_state()):
             raise NotStackable(
-                "The forward pass draws more random numbers than drop path does, dropout for one."
+                "The forward pass draws other random numbers than those of drop path."
             )
     return calls
 

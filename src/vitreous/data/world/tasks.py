@@ -135,16 +135,18 @@ def load_task(
     smaller one.
     """
     if task not in _TASKS:
-        raise UnknownName("task of the world", task, _TASKS, f"There are {', '.join(_TASKS)}.")
+        raise UnknownName("synthetic dataset", task, _TASKS, f"There are {', '.join(_TASKS)}.")
     if split not in SIZES:
-        raise UnknownName("split of the world", split, SIZES, f"There are {', '.join(SIZES)}.")
+        raise UnknownName(
+            "split of a synthetic dataset", split, SIZES, f"There are {', '.join(SIZES)}."
+        )
     count = SIZES[split] if size is None else size
     if count < 1:
-        raise VitreousError(f"A world of {count} images was asked for; size has to be at least 1.")
+        raise VitreousError(f"{count} images were asked for; size has to be at least 1.")
     if image < 16 or image % 8:
         raise VitreousError(
-            f"World images of {image} pixels were asked for; the side has to be a multiple of 8 "
-            "from 16."
+            f"Synthetic images of {image} pixels were asked for; the side has to be a multiple "
+            "of 8, from 16 on."
         )
     drawn = _TASKS[task]
     images, truth = _draw(drawn, split, count, image, seed)

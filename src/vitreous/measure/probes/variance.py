@@ -73,7 +73,7 @@ class Variance(PerImage):
             log=("y",),
             title="Feature map variance",
             how_to_read="Each point is the stream after a unit. Where the line falls, a unit has "
-            "averaged over the image; where it rises, a unit has told positions apart.",
+            "averaged over the image; where it rises, a unit has made positions differ.",
         ),
         View(
             "scatter",
@@ -86,8 +86,8 @@ class Variance(PerImage):
             log=("y",),
             references=(Reference(1.0, "no change"),),
             title="What each unit does to the variance",
-            how_to_read="Each point is a unit: below one it has averaged, above one it has told "
-            "positions apart. In the paper's ViT-Ti on CIFAR-100 all 12 attention units lie below "
+            how_to_read="Each point is a unit: below one it has averaged, above one it has made "
+            "positions differ. In the paper's ViT-Ti on CIFAR-100 all 12 attention units lie below "
             "one, and 8 of the 12 MLPs above.",
         ),
     )
