@@ -25,8 +25,9 @@ SIDE = 96
 
 HEAD = """# Corruptions and frequency noise
 
-The fifteen corruptions of CIFAR-10-C and ImageNet-C, the four extra ones, and noise within a band
-of frequencies, made in batches on the images' own device. Nothing is downloaded.
+The fifteen corruptions of CIFAR-10-C and ImageNet-C, the four extra ones, and noise within a
+band of frequencies. They are computed in batches, on the device of the images. Nothing is
+downloaded.
 
 ```python
 import torch
@@ -39,8 +40,8 @@ foggy.shape, foggy.dtype  # → (torch.Size([4, 3, 32, 32]), torch.uint8)
 len(CORRUPTIONS)  # → 15
 ```
 
-What is random belongs to the image: it depends on the seed, the kind, the severity and the image's
-place in its data set, of which `first` says where the batch begins. Batches of any size give the
+Random numbers depend on the seed, the kind, the severity and the number of the image in its
+dataset; `first` is the number of the first image of the batch. So batches of any size give the
 same images:
 
 ```python
@@ -48,15 +49,15 @@ torch.equal(corrupt(images[2:], "fog", 3, first=2), foggy[2:])  # → True
 ```
 
 There are two published sets of strengths, one for 32 pixels (`size="cifar"`) and one for 224
-(`size="imagenet"`). Without `size`, images with both sides below 96 pixels get the first. Lengths
-are in pixels and are not scaled between the two; only those of `elastic_transform` are parts of the
-side.
+(`size="imagenet"`). Without `size`, images with both sides below 96 pixels get the first.
+Lengths are in pixels and are not scaled between the two; only those of `elastic_transform` are
+shares of the side.
 
 ![Every corruption at severities 1 to 5, beside the clean image](corruptions.jpg)
 
 The rows are those of the table, the first ten on the left; 96 pixels, ImageNet's strengths. The
-last row on the right is not a corruption: what the image holds in bands around 0.1π, 0.3π, … 0.9π
-(below), enhanced.
+last row on the right is not a corruption: it shows the bands of the image around 0.1π, 0.3π, … 0.9π
+(see below), amplified.
 
 """
 

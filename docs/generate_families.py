@@ -167,10 +167,10 @@ def page(known: dict[str, Any]) -> str:
     summary, sections = "\n".join(lines), "\n\n".join(map(section, entries))
     return f"""# Every family
 
-Models of four libraries, opened with random weights; Vitreous has no line of code for any of them:
-one small model of each module of timm, every image model of vit-pytorch, every class of
-transformers that takes `pixel_values` alone (few layers), every classifier and segmentation model
-of torchvision and the backbone of each of its detectors.
+Models of four libraries, opened with random weights. Vitreous has no code for any of them. The
+list has one small model of each module of timm, every image model of vit-pytorch, every class
+of transformers that takes `pixel_values` alone (with few layers), every classifier and
+segmentation model of torchvision, and the backbone of each of its detectors.
 
 {summary}
 

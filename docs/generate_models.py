@@ -200,8 +200,8 @@ A2.26 Data-independent attention, from a trained model: `vitreous.models.vit.mea
 
 INTRODUCTION = """# Models
 
-`build` makes any of the architectures below, `names` lists them, and a model remembers the call
-that makes it again.
+`build` makes any of the architectures below, and `names` lists them. `model.config` holds the
+arguments that build the model again.
 
 ```python
 import torch
@@ -213,14 +213,15 @@ build(**model.config).config == model.config  # → True
 names("deit_*")[:2]  # → ['deit_b+/16', 'deit_b/16']
 ```
 
-A name is the family, the size and, where there are patches, their side in pixels; a patch that is
-not listed works too. Below 96 pixels convolutional networks and hierarchical transformers take the
-stem of the papers' CIFAR experiments.
+A name is the family, the size and, for models with patches, the side of a patch in pixels;
+other patch sizes work too. Below 96 pixels convolutional networks and hierarchical transformers
+have the stem of the papers' CIFAR experiments.
 
-timm knows them as well, under a prefix: after `import vitreous.models`,
-`timm.create_model("vitreous_vit_ti_4", img_size=32, num_classes=10)`. Weights of timm's ViT, DeiT
-and hybrids move in both directions with `vitreous.models.vit` (`vit_state_from_timm`,
-`vit_state_to_timm`), those of its ConViT with `vitreous.models.convit` (`from_timm`, `to_timm`).
+timm can make them too, under a prefix: after `import vitreous.models`,
+`timm.create_model("vitreous_vit_ti_4", img_size=32, num_classes=10)`. Weights of timm's ViT,
+DeiT and hybrids convert in both directions with `vitreous.models.vit` (`vit_state_from_timm`,
+`vit_state_to_timm`), those of its ConViT with `vitreous.models.convit` (`from_timm`,
+`to_timm`).
 
 This page is written by `docs/generate_models.py`.
 """

@@ -18,9 +18,9 @@ SHELF = ROOT / "src" / "vitreous" / "nano"
 
 INTRODUCTION = """# Trained models in the package
 
-Seven small networks come with Vitreous, trained, so that the first thing one looks into has learned
-something. Nothing is downloaded, and the weights load in a fraction of a second; opening one also
-reads its graph, which takes longer the first time in a process.
+Seven small trained models come with Vitreous, to try things on. Nothing is downloaded. The
+weights load in a fraction of a second; opening a model also reads its graph, which takes longer
+the first time in a process.
 
 ```python
 import vitreous
@@ -33,7 +33,7 @@ guesses = specimen(test.normalise(test.images)).argmax(-1)
 (guesses == test.labels).float().mean() > 0.95  # → tensor(True)
 
 untrained = vitreous.open("nano:vit@initial")  # before the first step
-warm = vitreous.open("nano:vit@warmup")  # when the warm-up ended
+warm = vitreous.open("nano:vit@warmup")  # at the end of the warm-up
 ```
 
 ```console
@@ -45,22 +45,24 @@ $ vitreous anatomy nano:resnet
 """
 
 ENDING = """
-Accuracy and NLL are those of the weights in the package (half precision in the file, single
-precision when loaded) on the {test_images:,} test images of `{data}`, ten shapes on natural
-backgrounds; chance is 10 %. `final` is what a name without `@` means. Four of the seven make no
-mistake on these images, so that error cannot tell those four apart. Labels were smoothed by 0.1: a
-network that fits such labels exactly has an NLL of −ln 0.91 = 0.094, and a lower one is not better.
+Accuracy and NLL are those of the weights in the package (half precision in the
+file, single precision when loaded) on the {test_images:,} test images of `{data}`, ten shapes
+on natural backgrounds; chance is 10 %. A name without `@` means `final`. Four of the seven make
+no mistake on these images, so accuracy cannot rank those four. Labels were smoothed by 0.1: a
+model that fits such labels exactly has an NLL of −ln 0.91 = 0.094, and a lower one is not
+better.
 
 ## How they were trained
 
-[Recipe](recipes.md) `{recipe}`, seed 0: {epochs} epochs of 60,000 images ({images_seen:,} seen), no
-augmentation, single precision, on one {device} with torch {torch} ({date}). Other work shared that
-GPU, so the speeds in the records say nothing about speed. It is one seed each, and one image in
-{test_images:,} is 0.05 %.
+[Recipe](recipes.md) `{recipe}`, seed 0: {epochs} epochs of 60,000 images ({images_seen:,}
+seen), no augmentation, single precision, on one {device} with torch {torch} ({date}). Other
+programs used that GPU, so the times in the records are no benchmark. Each was trained once; one
+image in {test_images:,} is 0.05 %.
 
-Each is a whole [run](formats.md#run-folder): `recipe.json`, `metrics.jsonl` with a line per epoch
-(of the ConViT the gates, of it and the ViTs the locality of attention), versions, weights;
-`card.json` has the numbers of the table. To train them again and put them in the place of these:
+Each is a complete [run](formats.md#run-folder): `recipe.json`, `metrics.jsonl` with a line per
+epoch (with the gates of the ConViT, and the locality of attention of it and the ViTs),
+versions, weights. `card.json` has the numbers of the table. To train them again and replace
+these:
 
 ```
 python benchmarks/bundle.py train --runs runs/nano

@@ -51,16 +51,16 @@ truth is assumed to be the paper's own value or, where the paper has none, the s
 that matters. `vitreous.claims.power` computes it; [claims](claims.md) explains the rules.
 
 - **images** is the standard error over images, **trainings** the standard deviation between
-  trainings, both of the main effect (of ratios, of the logarithm) in the evidence that is kept in
-  `results/`. In brackets: of how many trainings, and *world* for the embedded world, whose small
-  networks need not differ as much as those on real images.
+  trainings, both of the main effect (of ratios, of the logarithm) in the evidence in
+  `results/`. In brackets: of how many trainings, and *world* for the synthetic datasets, whose
+  small networks need not differ as much as those on real images.
 - **certain** is the probability that the direction is certain (reproduced or weaker),
   **reproduced** that it is also as large as it has to be. An effect that is exactly of the size
   that matters is found larger in half of the studies, so at most 50 % are reproduced.
 - Where no evidence has several trainings, the spread is unknown. **80 % up to** is the largest
   standard deviation between trainings at which the direction is still certain in 80 % of the
-  studies (an equivalence reproduced). "never" means that images alone are too uncertain; images
-  of the embedded world are not counted here.
+  studies (an equivalence reproduced). "never" means that images alone are too uncertain;
+  synthetic images are not counted here.
 - Where a claim has a direction only, no truth can be assumed. **80 % from** is the effect whose
   direction is certain in 80 % of the studies, as a multiple of the standard deviation between
   trainings where that is unknown.

@@ -18,8 +18,8 @@ PAGE = Path(__file__).parent / "reference" / "recipes.md"
 
 INTRODUCTION = """# Recipes
 
-A recipe is how a model is trained, as plain values: it can be read, changed, written to JSON and
-read again.
+A recipe says how a model is trained, as plain values. You can read it, change it, write it to
+JSON and load it again.
 
 ```python
 from vitreous import recipes
@@ -35,9 +35,9 @@ $ vitreous list recipes
 fast  `hdv_cifar` for one GPU
 ```
 
-A name is a function in `vitreous.recipes`, one file per paper, and takes what its paper varies:
-`dascoli_2021.deit(batch=256)` has the lr of that batch. Each file says at its top what had to
-be approximated. This page is written by `docs/generate_recipes.py`.
+Each name is a function in `vitreous.recipes`, with one file per paper. Its arguments are what
+the paper varies: `dascoli_2021.deit(batch=256)` has the learning rate of that batch. Each file
+begins with what had to be approximated. This page is written by `docs/generate_recipes.py`.
 
 A recipe of your own is [a plugin](../how-to/train.md#a-recipe-of-your-own):
 `--recipe my_recipe.py:short`.

@@ -32,8 +32,9 @@ from torch import nn
 from torch.nn import functional
 
 from other_books import forgotten_books
-from vitreous.cli import main
+from vitreous.cli import app, main
 from vitreous.data import load
+from vitreous.plugins import is_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
@@ -178,6 +179,23 @@ def test_examples_run(
                 run_python(text, line, path, namespace)
             elif language == "console":
                 run_console(text, capsys)
+
+
+OTHER = re.compile(r"^```(?:text)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\s*\$ (?:\w+=\S+ )*(?:torchrun .*-m )?vitreous (.+)$", re.MULTILINE)
+
+
+def test_commands_that_are_not_run_can_be_parsed() -> None:
+    """Those that need a network, a GPU or hours: their names and options exist."""
+    count = 0
+    for path in DOCUMENTS:
+        for block in OTHER.findall(path.read_text(encoding="utf-8")):
+            for line in COMMAND.findall(re.sub(r"\\\n\s*", " ", block)):
+                words = shlex.split(line, comments=True)
+                if not is_reference(words[0]):
+                    app.parse_args(words, exit_on_error=False, print_error=False)
+                    count += 1
+    assert count > 50
 
 
 def test_a_wrong_example_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
@@ -36,3 +37,12 @@ def test_every_figure_has_a_command_that_exists() -> None:
             assert probe[1] in probes.names()
         else:
             assert command[1] in (*analyses.names(), "study")
+
+
+def test_the_readme_counts_what_the_evidence_gives() -> None:
+    table = DOCS.parent / "results" / "cifar10-reproduction-2026-11-18.csv"
+    with table.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["role"] == "main" and row["value"]]
+    count = sum(row["verdict"] == "reproduced" for row in rows)
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"{count} of {len(rows)} main effects are reproduced" in readme

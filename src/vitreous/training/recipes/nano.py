@@ -1,4 +1,4 @@
-"""Recipes of our own, for small networks on the embedded world."""
+"""Recipes of our own, for small networks on the synthetic datasets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def quick() -> Recipe:
 
 
 def nano() -> Recipe:
-    """The bundled networks: twenty epochs of sixty thousand images of the world."""
+    """The bundled networks: twenty epochs of 60,000 images of `world:shapes`."""
     return Recipe(
         name="nano",
         epochs=20,
@@ -36,7 +36,7 @@ def nano() -> Recipe:
 
 
 def sanity() -> Recipe:
-    """Very small networks on a task of the world: seconds on one core, small shifts, soft labels.
+    """Very small networks on a synthetic task: seconds on one core, small shifts, soft labels.
 
     Nothing is mirrored or mixed, because where things are and which way they point may be what is
     asked.
