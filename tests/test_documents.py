@@ -181,6 +181,31 @@ def test_examples_run(
                 run_console(text, capsys)
 
 
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"")
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    heads = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in heads}
+
+
+def test_links_lead_somewhere() -> None:
+    """Files of the repository, and headings in them; Sphinx checks the pages of the manual, too."""
+    broken = []
+    others = [ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *(ROOT / "results").glob("*.md")]
+    for path in [*DOCUMENTS, *others]:
+        text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for link in ("".join(pair) for pair in LINK.findall(text)):
+            file, _, heading = link.partition("#")
+            target = path.parent / file if file else path
+            if re.match(r"\w+:", link):
+                continue
+            if not target.exists() or (heading and heading not in anchors(target)):
+                broken.append(f"{path.name}: {link}")
+    assert not broken
+
+
 OTHER = re.compile(r"^```(?:text)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\s*\$ (?:\w+=\S+ )*(?:torchrun .*-m )?vitreous (.+)$", re.MULTILINE)
 
