@@ -360,6 +360,43 @@ def test_a_browser_that_goes_away_stops_the_computation(monkeypatch: pytest.Monk
         assert CLIENT.get(f"{running.url}api/session").status_code == 200
 
 
+def trickle(slow: socket.socket, drop: bytes) -> bytes:
+    """Send a little again and again until the server hangs up; what it has said until then."""
+    received, end = b"", time.perf_counter() + 4
+    with contextlib.suppress(ConnectionError):
+        while time.perf_counter() < end:
+            try:
+                part = slow.recv(1 << 16)
+            except TimeoutError:
+                slow.sendall(drop)
+                continue
+            if not part:
+                return received
+            received += part
+        raise AssertionError("the server still waits")
+    return received
+
+
+def test_who_is_slow_to_ask_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a request, none at all, or another one behind the first: their connections end."""
+    monkeypatch.setattr("vitreous.explorer.connections.PATIENCE", 0.2)
+    with serving() as running:
+        running.worker.submit(lambda _: None).future.result(30)  # it is warm
+        path = "/" + running.url.split("/", 3)[3]
+        whole = f"GET {path}static/main.js HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\n\r\n"
+        endless = whole.replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for begin, drop in (("", "x"), (whole[:40], "x"), (whole, "G"), (endless, "1\r\nx\r\n")):
+            with socket.create_connection(("127.0.0.1", running.port), timeout=0.05) as slow:
+                slow.sendall(begin.encode())
+                received = trickle(slow, drop.encode())
+                assert received.startswith(b"HTTP/1.1 200") == (begin in (whole, endless))
+        # who asked is waited for, however long the answer takes
+        later = threading.Timer(0.4, (opened := threading.Event()).set)
+        later.start()
+        monkeypatch.setattr(running.explorer, "view", lambda *_: opened.wait(5))
+        assert CLIENT.post(f"{running.url}api/view", json={"image": "d0"}).status_code == 200
+
+
 def test_stopping_in_the_middle_of_everything_leaves_nothing(tmp_path: Any) -> None:
     before = set(threading.enumerate())
     running = start(explorer_of("nano:vit", images=64), folder=tmp_path)

@@ -15,7 +15,7 @@ import vitreous
 from live.test_server import unpacked
 from specimen.zoo import opened
 from vitreous.errors import VitreousError
-from vitreous.explorer.edits import BOX, IN_WORDS, possible_edits
+from vitreous.explorer.edits import BOX, possible_edits
 from vitreous.explorer.opening import open_explorer
 from vitreous.explorer.panels import Basis
 from vitreous.explorer.state import WHATS, parse_state
@@ -283,6 +283,18 @@ def test_rollout_is_that_of_show() -> None:
     assert "grid changes" in unpacked(explorer_of("swin").rollout(state()))[0]["why"][0]
 
 
+def test_weights_that_are_no_shares_are_left_out() -> None:
+    """Heads that CaiT mixes behind its softmax have a mean with negative weights."""
+    explorer = explorer_of("cait")
+    whole, _ = unpacked(explorer.attention(state()))
+    [first, *others] = [each["unit"] for each in whole["models"][0]]
+    asked = state(edits=[edit(first, "mean")])
+    assert explorer.view(asked)["models"][0]["refused"] == []
+    header, _ = unpacked(explorer.attention(asked))
+    assert [each["unit"] for each in header["models"][0]] == others
+    assert "no shares" in unpacked(explorer.rollout(asked))[0]["why"][0]
+
+
 def test_the_stream_of_a_unit() -> None:
     explorer = explorer_of("nano:vit", "nano:resnet")
     asked = state(unit={"model": 0, "name": "blocks.2.mlp"}, edits=[edit("blocks.1.attn")])
@@ -323,7 +335,3 @@ def test_colours_do_not_flip() -> None:
     rgb = [np.frombuffer(base64.b64decode(each["colours"]["rgb"]), np.uint8) for each in panels]
     assert np.corrcoef(rgb[0], rgb[1])[0, 1] > 0.95
     assert np.corrcoef(rgb[0], rgb[2])[0, 1] > 0.9
-
-
-def test_every_edit_has_words() -> None:
-    assert tuple(IN_WORDS) == WHATS

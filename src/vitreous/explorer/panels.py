@@ -96,7 +96,9 @@ def rollout_maps(recording: Recording, query: Place | None) -> tuple[list[UnitMa
             return maps, why
         if unit.name not in recording.attention:
             return maps, f"Attention of {unit.name} is switched off, so nothing passes through it."
-        attention = recording.attention[unit.name].probabilities
+        attention = _probabilities(recording, unit)
+        if attention is None:
+            return maps, f"Weights of {unit.name} can be negative now, so they are no shares."
         product = rolled(layer(attention, "mean", identity=unit.skip), product, prefix)
         prefix = attention.prefix
         tokens, cell, says, instead = _choose(attention, unit, query)
@@ -129,8 +131,21 @@ def pack_maps(
 
 def _shown(recording: Recording) -> Iterable[tuple[Unit, AttentionMap]]:
     for unit in recording.runner.specimen.units:
-        if unit.name in recording.attention and why_hidden(unit) is None:
-            yield unit, recording.attention[unit.name].probabilities
+        attention = _probabilities(recording, unit)
+        if attention is not None and why_hidden(unit) is None:
+            yield unit, attention
+
+
+def _probabilities(recording: Recording, unit: Unit) -> AttentionMap | None:
+    """Attention of a unit whose rows sum to one; None if there is none, or none any more.
+
+    Heads that are mixed behind the softmax can have a mean with negative weights.
+    """
+    attention = recording.attention.get(unit.name)
+    try:
+        return None if attention is None else attention.probabilities
+    except VitreousError:
+        return None
 
 
 def _tokens_of(attention: AttentionMap) -> tuple[str, ...]:

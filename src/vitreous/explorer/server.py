@@ -29,6 +29,7 @@ from vitreous.errors import UnknownName, VitreousError, reason
 from vitreous.explorer.access import OwnPageOnly, new_token
 from vitreous.explorer.as_python import python_of
 from vitreous.explorer.assets import PageFile, page_files
+from vitreous.explorer.connections import PATIENCE, ImpatientProtocol
 from vitreous.explorer.jobs import Jobs
 from vitreous.explorer.pictures import describe_picture
 from vitreous.explorer.state import parse_state
@@ -40,8 +41,6 @@ MOST_BODY = 64 << 10
 """Bytes of a state."""
 MOST_UPLOAD = 20 << 20
 """Bytes of an uploaded image."""
-PATIENCE = 60.0
-"""Seconds in which a request has to arrive."""
 JSON = "application/json"
 BYTES = "application/octet-stream"
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -130,7 +129,7 @@ class App:
 
     async def measure(self, request: Request) -> Response:
         body = await read_json(request)
-        images = body.get("images", 500)
+        images = body.get("images", len(self.explorer.data))
         if isinstance(images, bool) or not isinstance(images, int) or not 1 <= images <= 10**6:
             raise HTTPException(422, "images is a number of images, from 1 on.")
         return _json({"job": self.jobs.measure(parse_state(body), images).id})
@@ -309,7 +308,7 @@ class Running:
         app = build_app(explorer, self.worker, self.jobs, token, self.port, embed)
         config = uvicorn.Config(
             app, log_level="critical", access_log=False, server_header=False, lifespan="off",
-            ws="none", timeout_graceful_shutdown=1,
+            http=ImpatientProtocol, ws="none", timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._ended = threading.Event()

@@ -119,6 +119,7 @@ class Explorer:
         return {
             "models": [model_facts(each) for each in self.models],
             "images": [describe_picture(each) for each in shown],
+            "shown": min(len(self.data), STRIP),
             "of": len(self.data),
             "corruptions": list(KINDS),
             "device": str(self.models[0].subject.device),

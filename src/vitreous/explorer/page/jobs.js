@@ -5,14 +5,13 @@ import { requestBody } from "./state.js";
 import { points } from "./words.js";
 
 const EVERY = 300; // milliseconds between two looks at a job
-const IMAGES = 500;
 
 export class Jobs {
   constructor(session, state, server, say) {
     Object.assign(this, { session, state, server, say, running: null });
     this.place = $("#job");
-    $("#measure").addEventListener("click", () => this.start("measure", { images: IMAGES }));
-    $("#report").addEventListener("click", () => this.start("report", {}));
+    $("#measure").addEventListener("click", () => this.start("measure"));
+    $("#report").addEventListener("click", () => this.start("report"));
     $("#python").addEventListener("click", () => this.python());
   }
 
@@ -33,10 +32,10 @@ export class Jobs {
     return JSON.stringify([edits, changes, mirror]);
   }
 
-  async start(kind, extra) {
+  async start(kind) {
     const key = this.key();
     try {
-      const { job } = await (await this.server.post(kind, { ...requestBody(this.state.now), ...extra })).json();
+      const { job } = await (await this.server.post(kind, requestBody(this.state.now))).json();
       this.running = job;
       this.measured = kind === "measure" ? key : null;
       this.draw();

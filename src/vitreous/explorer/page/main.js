@@ -61,8 +61,8 @@ class Explorer {
   head() {
     const { models } = this.session;
     document.title = `${models.map(({ name }) => name).join(" and ")} · Vitreous live`;
-    const { data, images, of, device } = this.session;
-    const many = of > images.length ? `${images.length} of ${of} images` : count(images.length, "image");
+    const { data, shown, of, device } = this.session;
+    const many = of > shown ? `${shown} of ${of} images` : count(of, "image");
     $("#data").textContent = [data, many, device].filter(Boolean).join(" · ");
     $("#mirroring").hidden = models.length < 2;
     const attends = models.some(({ units }) => units.some((unit) => unit.attention));
