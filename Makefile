@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help demo test lint docs constraints clean
 
 help:
-	@echo "make demo         set up, then look into four trained models and report: demo/report.html"
+	@echo "make demo         set up, then measure four trained models: demo/report.html"
 	@echo "make test         set up, then ruff, mypy and all tests"
 	@echo "make lint         ruff and mypy alone"
 	@echo "make docs         the manual, into docs/_build/html"
@@ -34,7 +34,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	@echo "Looking into four small trained models; nothing is downloaded ..."
+	@echo "Measuring four small trained models; nothing is downloaded ..."
 	@OMP_NUM_THREADS=1 $(BIN)/vitreous inspect $(MODELS) --data world:shapes --also nano --out demo/report.html
 	@echo "Now explore two of them in your browser: $(BIN)/vitreous live nano:vit nano:resnet --open"
 

@@ -1,4 +1,4 @@
-"""Vitreous: see through any vision model.
+"""Vitreous: see inside any vision model.
 
 The public names are here and load on first use, so that `import vitreous` costs nothing and never
 imports torch.
