@@ -182,14 +182,18 @@ def _root(number: int) -> int:
     return root if root * root == number else 0
 
 
-def accepts(model: nn.Module, shape: Shape, *, far: bool = True) -> Exception | None:
+def accepts(
+    model: nn.Module, shape: Shape, *, far: bool = True, fake: bool = True
+) -> Exception | None:
     """None if the model runs on images of this shape, otherwise the exception it raises.
 
     With `far=False` it runs only until weights meet the images, which is enough to know the
-    channels.
+    channels. With `fake=False` it computes: tensors without values may accept more, such as an
+    embedding of floats before torch 2.15.
     """
+    modes = [FakeTensorMode(allow_non_fake_inputs=True)] if fake else []
     with undisturbed(model) as saving, torch.no_grad():
-        for mode in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
+        for mode in (*modes, nullcontext()):
             try:
                 with mode, saving:
                     images = example(model, shape)
@@ -272,8 +276,9 @@ def _search(model: nn.Module, channels: int | None) -> Shape:
         shapes = list(islice(_accepted_shapes(model, channels), 2))
     if len(shapes) == 1:
         return shapes[0]
-    if not shapes:
-        raise does_not_run(model, default, accepts(model, default))
+    errors = [accepts(model, shape, fake=False) for shape in shapes or [default]]
+    if all(errors):
+        raise does_not_run(model, default, errors[0])
     sizes = ", ".join(map(format_size, shapes))
     raise VitreousError(
         f"{type(model).__name__} runs on images of several sizes ({sizes}, …) and names none; "
@@ -297,8 +302,8 @@ def does_not_run(model: nn.Module, shape: Shape, error: BaseException | None) ->
     advice = f"open its vision tower, model.{tower}, or {advice}" if tower else advice
     if (takes := _cannot_take_images(model)) is not None:
         return NotExportable(f"{name} {takes} and not one batch of images; {advice}.")
-    accepted = next(_accepted_shapes(model), None)
-    if accepted is not None:
+    possible = (each for each in _accepted_shapes(model) if not accepts(model, each, fake=False))
+    if (accepted := next(possible, None)) is not None:
         return NotExportable(
             f"{name} does not run on images of {size} ({message}), but it runs on "
             f"{format_size(accepted)}: say image={accepted}."

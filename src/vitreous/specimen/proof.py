@@ -21,7 +21,7 @@ from vitreous.errors import NotExportable
 from vitreous.specimen.attention import AttentionSite, fused_probabilities
 from vitreous.specimen.export import ADVICE
 from vitreous.specimen.graph import copy_graph
-from vitreous.specimen.inputs import EXAMPLE_BATCH
+from vitreous.specimen.inputs import EXAMPLE_BATCH, accepts, does_not_run
 from vitreous.specimen.observe import fused_arguments, fused_options
 from vitreous.specimen.specimen import Specimen
 from vitreous.specimen.state import undisturbed
@@ -181,6 +181,9 @@ def refusal(
 ) -> NotExportable:
     """The exception that says what differs, and from which unit on."""
     name = specimen.anatomy.model
+    shape = (like.shape[1], like.shape[2], like.shape[3])
+    if (error := accepts(model, shape, fake=False)) is not None:
+        return does_not_run(model, shape, error)
     with torch.no_grad(), undisturbed(model) as saving:
         images = _random_images(like)
         outputs = [_run(model, images, saving.run) for _ in range(2)]
