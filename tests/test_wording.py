@@ -74,7 +74,8 @@ def test_texts_use_the_fields_words() -> None:
     for path in sorted(SOURCE.rglob("*.py")):
         for text in texts_of(path):
             wrong += [f"{path.relative_to(ROOT)}: {hit} in {text[:60]!r}" for hit in found(text)]
-    for path in sorted(SOURCE.rglob("*.toml")):
+    for path in sorted({*SOURCE.rglob("*.toml"), *SOURCE.rglob("*.js"), *SOURCE.rglob("*.html")}):
         if path.name != "conflicts.toml":  # whose headings are ids that nobody is shown
-            wrong += [f"{path.name}: {hit}" for hit in found(path.read_text("utf-8"))]
+            text = path.read_text("utf-8").replace(".question", "")  # a class of style sheets
+            wrong += [f"{path.name}: {hit}" for hit in found(text)]
     assert not wrong, "\n".join(wrong)
