@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from math import isqrt
 from typing import Any
@@ -191,9 +191,11 @@ def accepts(
     channels. With `fake=False` it computes: tensors without values may accept more, such as an
     embedding of floats before torch 2.15.
     """
-    modes = [FakeTensorMode(allow_non_fake_inputs=True)] if fake else []
+    modes: list[AbstractContextManager[Any]] = [nullcontext()]
+    if fake:
+        modes.insert(0, FakeTensorMode(allow_non_fake_inputs=True))
     with undisturbed(model) as saving, torch.no_grad():
-        for mode in (*modes, nullcontext()):
+        for mode in modes:
             try:
                 with mode, saving:
                     images = example(model, shape)
