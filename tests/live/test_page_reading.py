@@ -94,6 +94,18 @@ def test_every_width_and_theme(
         assert violations == [], "\n".join(violations)
 
 
+def test_rows_of_long_paths_can_be_told_apart(tab: Page, servers: Servers) -> None:
+    visit(tab, servers["nano"].url)
+    names = {
+        "blocks.11": "blocks.11", "layers.2.blocks.4": "2.4", "vit.layers.11": "layers.11",
+        "vit.embeddings": "embeddings", "encoder.layers.encoder_layer_7": "…er_layer_7",
+    }  # fmt: skip
+    given = json.dumps(list(names))
+    shown = tab.value(f"import('{servers['nano'].url}static/anatomy.js').then((it) => "
+                      f"{given}.map(it.shortened))")  # fmt: skip
+    assert dict(zip(names, shown, strict=True)) == names
+
+
 def test_the_tour_begins_by_itself_once(tab: Page, servers: Servers) -> None:
     visit(tab, servers["nano"].url)
     assert not tab.value("document.querySelector('.tour')")

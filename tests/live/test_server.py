@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from live.running import Page, page
+from vitreous.explorer.session import block_of
 from vitreous.explorer.state import Changes, parse_state
 
 __all__ = ["page"]
@@ -50,6 +52,21 @@ def test_the_session_describes_models_and_images(page: Page) -> None:
     assert session["of"] == 70
     assert session["demo"] is True
     assert "fog" in session["corruptions"]
+
+
+def test_units_of_one_block_share_a_row(page: Page) -> None:
+    """Names as timm, torchvision and transformers give them."""
+    unit = page.explorer.models[0].subject.specimen.units[0]
+    for name, block in (
+        ("vit.layers.3.attention", "vit.layers.3"),
+        ("encoder.layers.encoder_layer_3.mlp", "encoder.layers.encoder_layer_3"),
+        ("features.1.0", "features.1.0"),
+        ("features.1.0.block", "features.1.0"),
+        ("layers.1.downsample", "layers.1"),
+        ("features.denseblock1.denselayer2", "features.denseblock1.denselayer2"),
+        ("patch_embed", "patch_embed"),
+    ):
+        assert block_of(replace(unit, name=name)) == block
 
 
 def test_images_are_those_of_the_data_set(page: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import webbrowser
 from importlib.util import find_spec
 from pathlib import Path
@@ -103,7 +104,13 @@ def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
             # Not Thread.join: Ctrl-C in it makes Python 3.11 believe that the thread has ended.
             sleep(0.5)
     except KeyboardInterrupt:
+        if running.jobs.reporting:
+            screen.print("Stopping the report …", markup=False)
         raise KeyboardInterrupt("Stopped.") from None
     finally:
-        running.stop()
+        try:
+            running.stop()
+        except KeyboardInterrupt:
+            # Pressed again. Python itself would abort, because a thread still computes.
+            os._exit(130)
         gc.unfreeze()

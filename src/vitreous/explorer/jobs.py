@@ -94,6 +94,11 @@ class Jobs:
         if job.running:
             job.cancelled.set()
 
+    @property
+    def reporting(self) -> bool:
+        """Whether a report is being written, which takes some seconds to stop."""
+        return any(thread.is_alive() for thread in self._threads)
+
     def stop(self) -> None:
         """Stop all jobs and wait for reports to give up."""
         for job in self._jobs.values():
@@ -182,6 +187,8 @@ class Jobs:
                     device=device,
                     **origin.shared_options(),
                 )
+                if job.cancelled.is_set():
+                    raise Stopped
                 path = self._free_path()
                 write(found, path)
             self.reports[path.name] = path

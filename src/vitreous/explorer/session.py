@@ -67,10 +67,15 @@ def _describe_unit(unit: Unit, model: LiveModel) -> dict[str, Any]:
 
 
 def block_of(unit: Unit) -> str:
-    """The block that a unit belongs to: its path up to the last number.
+    """The block that a unit belongs to, which is the path above it if that ends with a number.
+
+    A unit that is itself a numbered member of a stage is a block of its own.
 
     >>> block_of(vitreous.open("nano:vit").anatomy["blocks.1.attn"])
     'blocks.1'
     """
-    parent, _, _ = unit.name.rpartition(".")
-    return parent if parent.rpartition(".")[2].isdecimal() else unit.name
+    above, _, own = unit.name.rpartition(".")
+    stage = above.rpartition(".")[2]
+    if stage.isdecimal():
+        return unit.name if own.isdecimal() else above
+    return above if stage[-1:].isdecimal() and not own[-1:].isdecimal() else unit.name

@@ -18,10 +18,14 @@ function powerIcon() {
   return icon;
 }
 
-/** A long path by its numbers alone: the whole is what the pointer shows. */
-function shortened(name) {
+/** A long path by its numbers, or by its end: the whole is what the pointer shows. */
+export function shortened(name) {
   const numbers = name.match(/\d+/g) ?? [];
-  return name.length > LONGEST && numbers.length > 1 ? numbers.join(".") : name;
+  if (name.length <= LONGEST) return name;
+  if (numbers.length > 1) return numbers.join(".");
+  const parts = name.split(".");
+  const ends = parts.map((_, i) => parts.slice(i).join(".")).find((end) => end.length <= LONGEST);
+  return ends ?? `…${name.slice(1 - LONGEST)}`;
 }
 
 /** What a letter does to a unit. */
