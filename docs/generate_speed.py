@@ -63,10 +63,10 @@ class Comparison:
 
 
 def time(seconds: float) -> str:
-    """Three digits and a unit."""
+    """Three digits and a unit, on one line."""
     if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    return f"{seconds:.3g} s"
+        return f"{seconds * 1000:.3g}\u00a0ms"
+    return f"{seconds:.3g}\u00a0s"
 
 
 def newest() -> dict[tuple[str, str], Race]:
@@ -209,7 +209,7 @@ def live_goal(race: Race, model: str) -> str:
 
 
 ACTIONS = {
-    "second": "second edit", "slide": "slider", "image": "other image", "stream": "stream",
+    "second": "2nd edit", "slide": "slider", "image": "image", "stream": "stream",
     "click": "click", "undo": "undo",
 }  # fmt: skip
 

@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "index", "tutorials/first-report", "tutorials/own-model", "how-to/checkpoint", "how-to/install",
     "reference/probes/cka", "reference/analyses/hessian", "reference/families", "reference/speed",
-    "reference/api", "reference/command-line", "explanation/cka", "explanation/reproduction",
-    "gallery/index",
+    "reference/api", "reference/command-line", "reference/corruptions", "reference/recipes",
+    "explanation/cka", "explanation/reproduction", "gallery/index",
 )  # fmt: skip
 """Each kind of page, and those with the widest tables, formulas and code."""
 SEARCHES = {
