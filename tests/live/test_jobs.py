@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 
 import vitreous
+from live.browsing import SMALL
 from live.running import Page, page
 from vitreous.explorer.as_python import python_of
 from vitreous.explorer.jobs import Job, Jobs
@@ -87,6 +89,18 @@ def test_images_without_labels_have_agreement(worker: Worker, tmp_path: Path) ->
     assert found["accuracy"] is None
     assert found["n"] == 6
     assert "have no labels" in found["why"]
+    assert found["words"].startswith("The answer stays the same for ")
+
+
+def test_a_model_of_fewer_classes_than_the_data_set_has_agreement(
+    worker: Worker, tmp_path: Path
+) -> None:
+    model = timm.create_model(**SMALL["resnet"], num_classes=2)
+    jobs = Jobs(open_explorer({"two": model}, limit=12, image=64, device="cpu"), worker, tmp_path)
+    state = parse_state({"image": "d0", "edits": [{"unit": "layer2.0", "what": "skip"}]})
+    [found] = finished(jobs.measure(state, 12))["result"]["models"]
+    assert found["accuracy"] is None
+    assert "has 10" in found["why"]
     assert found["words"].startswith("The answer stays the same for ")
 
 

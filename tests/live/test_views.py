@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import json
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+import timm
 import torch
 from torch import Tensor
 
 import vitreous
+from live.browsing import SMALL
 from live.test_server import unpacked
 from specimen.zoo import opened
 from vitreous.errors import VitreousError
@@ -293,6 +296,22 @@ def test_weights_that_are_no_shares_are_left_out() -> None:
     header, _ = unpacked(explorer.attention(asked))
     assert [each["unit"] for each in header["models"][0]] == others
     assert "no shares" in unpacked(explorer.rollout(asked))[0]["why"][0]
+
+
+def test_what_is_not_finite_is_left_out() -> None:
+    """A model whose numbers overflow halfway; the layers before that are shown."""
+    model = timm.create_model(**SMALL["vit"], num_classes=10)
+    model.blocks[1].mlp.fc1.weight.data *= 1e30
+    explorer = open_explorer({"huge": model}, limit=2, image=64, device="cpu")
+    assert "not finite" in explorer.view(state())["models"][0]["why"]
+    header, _ = unpacked(explorer.attention(state()))
+    assert [each["unit"] for each in header["models"][0]] == ["blocks.0.attn", "blocks.1.attn"]
+    header, _ = unpacked(explorer.rollout(state()))
+    assert "blocks.2.attn is not finite" in header["why"][0]
+    for unit, finite in (("blocks.0.mlp", True), ("blocks.3.mlp", False)):
+        [found] = explorer.stream(state(unit={"model": 0, "name": unit}))["models"]
+        json.dumps(found, allow_nan=False)
+        assert ("why" in found) != finite
 
 
 def test_the_stream_of_a_unit() -> None:

@@ -58,6 +58,8 @@ class EditCost:
     def _run(self, start: int, stop: int) -> None:
         model, subject = self.model, self.model.subject
         images, labels = model.data.images[start:stop], model.data.labels[start:stop]
+        if model.unmarkable:
+            labels = torch.zeros_like(labels)  # they are numbers of other classes, perhaps of more
         changed = change_images(images, self.changes, model.size, subject.mean, start)
         before = logits(subject.specimen(subject.prepare(images))) if model.scored else None
         after = logits(self.edited.runner.specimen(subject.prepare(changed)))

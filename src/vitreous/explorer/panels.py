@@ -69,10 +69,12 @@ class UnitMap:
 
 
 def attention_maps(recording: Recording, query: Place | None) -> Iterator[UnitMap]:
-    """One map for every unit whose attention can be shown, in order."""
+    """One map for every unit whose attention can be shown and is finite, in order."""
     for unit, attention in _shown(recording):
         tokens, cell, says, instead = _choose(attention, unit, query)
         shares = head_shares(attention, tokens)
+        if not np.isfinite(shares).all():
+            continue
         averaged = len(shares) > MOST_HEADS
         if averaged:
             shares = shares.mean(0, keepdims=True)
@@ -103,6 +105,8 @@ def rollout_maps(recording: Recording, query: Place | None) -> tuple[list[UnitMa
         prefix = attention.prefix
         tokens, cell, says, instead = _choose(attention, unit, query)
         shares = product[0, tokens].mean(0, keepdim=True).float().cpu().numpy()
+        if not np.isfinite(shares).all():
+            return maps, f"Attention of {unit.name} is not finite."
         grid = attention.query_grid
         names = _tokens_of(attention)
         maps.append(UnitMap(unit.name, shares, grid, grid, names, cell, says, instead))

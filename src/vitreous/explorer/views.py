@@ -223,6 +223,8 @@ class Explorer:
             clean = self._record(model, picture, Changes(), model.whole, cancelled)
             feature = clean.feature(unit.name)
             assert feature is not None
+            if not feature.map.isfinite().all():
+                return {"unit": unit.name, "why": "It hands on numbers that are not finite."}
             basis = self._bases.put(key, Basis.of(feature))
         return {
             "unit": unit.name,
