@@ -46,7 +46,7 @@ There is no probe 'acuracy'. Did you mean accuracy
 | 70 | a bug in Vitreous: please report it; `--debug` shows the traceback |
 | 130 | interrupted with Ctrl-C |
 
-This page is written by `docs/generate_commands.py`.
+<!-- Written by docs/generate_commands.py. -->
 """
 
 SNIPPETS = {

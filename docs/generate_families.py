@@ -186,7 +186,7 @@ positions; *unknown*: queries or keys on no grid. *s*: processor seconds to open
 
 {sections}
 
-This page is written by `docs/generate_families.py`.
+<!-- Written by docs/generate_families.py. -->
 """
 
 

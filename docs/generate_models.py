@@ -223,7 +223,7 @@ DeiT and hybrids convert in both directions with `vitreous.models.vit` (`vit_sta
 `vit_state_to_timm`), those of its ConViT with `vitreous.models.convit` (`from_timm`,
 `to_timm`).
 
-This page is written by `docs/generate_models.py`.
+<!-- Written by docs/generate_models.py. -->
 """
 
 

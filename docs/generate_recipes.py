@@ -37,7 +37,9 @@ fast  `hdv_cifar` for one GPU
 
 Each name is a function in `vitreous.recipes`, with one file per paper. Its arguments are what
 the paper varies: `dascoli_2021.deit(batch=256)` has the learning rate of that batch. Each file
-begins with what had to be approximated. This page is written by `docs/generate_recipes.py`.
+begins with what had to be approximated.
+
+<!-- Written by docs/generate_recipes.py. -->
 
 A recipe of your own is [a plugin](../how-to/train.md#a-recipe-of-your-own):
 `--recipe my_recipe.py:short`.
