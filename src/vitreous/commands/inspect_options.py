@@ -29,10 +29,9 @@ class ModelOptions:
         ('train-{000..004}.tar'), a .parquet, npz:PATH, tv:NAME, hf:NAME or world:TASK (default:
         world:shapes).
     limit
-        Maximum number of images, class-balanced, or all (default: 512; analyses have their own).
+        Maximum number of images, class-balanced, or all (default: 512).
     split
-        train, test, val or all (default: test, or all images of data without splits; analyses
-        have their own).
+        train, test, val or all (default: test, or all images of data without splits).
     skip_corrupt
         Leave out files that cannot be decoded.
     image
@@ -84,6 +83,11 @@ class MeasureOptions(ModelOptions):
 
     Parameters
     ----------
+    limit
+        Maximum number of images, class-balanced, or all (default: 512; analyses have their own).
+    split
+        train, test, val or all (default: test, or all images of data without splits; analyses
+        have their own).
     batch
         Batch size (default: as many images as there is memory for).
     out
