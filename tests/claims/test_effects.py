@@ -262,8 +262,36 @@ def test_a_bound_that_untrained_networks_keep_is_shown_by_them() -> None:
     trained = at_most("", known(0.5, 0.1), 1.0)
     for value, shown in ((0.8, True), (1.5, False), (1.0, False)):
         effect = trained.with_control(at_most("", known(value, 0.1), 1.0))
-        assert effect.learned is None
         assert effect.shown_untrained is effect.holds_untrained is shown
+
+
+@pytest.mark.parametrize(
+    ("value", "reach", "learned"),
+    [
+        (1.5, 0.1, True),  # does not keep it
+        (1.0, 0.3, True),  # may keep it, and certainly has more
+        (0.6, 0.6, False),
+    ],
+)
+def test_a_bound_that_untrained_networks_may_keep(
+    value: float, reach: float, learned: bool
+) -> None:
+    """It is learned if trained networks are certainly farther on its side."""
+    effect = at_most("", known(0.5, 0.1), 1.0).with_control(at_most("", known(value, reach), 1.0))
+    assert (effect.is_learned, effect.holds_untrained) == (learned, False)
+
+
+@pytest.mark.parametrize(
+    ("untrained", "reach", "learned"),
+    [(0.0, 1.0, True), (3.0, 4.0, False), (5.0, 0.2, False), (3.0, 0.2, True), (-3.0, 0.2, True)],
+)
+def test_what_is_learned_is_certain_of_the_difference(
+    untrained: float, reach: float, learned: bool
+) -> None:
+    """That trained networks certainly show it and untrained ones do not is not enough."""
+    effect = with_control(known(5.0, 0.2), known(untrained, reach))
+    assert effect.is_learned is learned
+    assert effect.holds_untrained is (effect.shown_untrained and not learned)
 
 
 def test_untrained_networks_that_were_not_measured_show_nothing() -> None:

@@ -106,6 +106,11 @@ UNMET = {
         "It needs a vit whose weight decay acts on matrices only; this one's acts on all "
         "parameters, and decay alone moves what is measured.",
     ),
+    "rate_sum not recorded": (
+        *(Precondition("rate_sum", 190, VIT), record(steps=1)),
+        "It needs a vit whose learning rates add up to at least 190; the record of this one does "
+        "not say.",
+    ),
     "note": (
         *(Precondition("note", "It takes 300 million images."), images()),
         "It takes 300 million images.",
@@ -118,7 +123,7 @@ UNKNOWN = {
     "image": (Precondition("image", 64), images(side=None)),
     "transfer": (Precondition("transfer", True), NOTHING),
     "steps": (Precondition("steps", 6250, VIT), percents(vit=90)),
-    "rate_sum": (Precondition("rate_sum", 190, VIT), record(steps=1)),
+    "rate_sum": (Precondition("rate_sum", 190, VIT), percents(vit=90)),
     "decay": (Precondition("decay", "matrices", VIT), percents(vit=90)),
 }
 

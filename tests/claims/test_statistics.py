@@ -17,7 +17,9 @@ from vitreous.claims.quantity import (
     share_replicates,
     spearman,
 )
+from vitreous.claims.readings import _batch_weights
 from vitreous.claims.statistics import ScoreTest, beyond_chance, estimate_effect, holm
+from vitreous.claims.student import few_clusters
 
 
 def seeds(*values: float) -> Quantity:
@@ -146,3 +148,16 @@ def test_holm_keeps_what_bonferroni_keeps_and_more() -> None:
     assert holm([0.001, 0.04, 0.02, 0.03]) == [True, False, False, False]
     assert holm([0.001, 0.012, 0.02, 0.03]) == [True, True, True, True]
     assert holm([]) == []
+
+
+@pytest.mark.parametrize("count", [8, 16, 40])
+def test_few_batches_are_resampled_as_widely_as_they_have_to_be(count: int) -> None:
+    """Student's t of so few means, as it was before anything was resampled."""
+    rows = np.random.default_rng(count).standard_normal((4000, count))
+    weights = _batch_weights(count)
+    weights = weights[weights.sum(1) > 0]
+    replicates = rows @ (weights / weights.sum(1, keepdims=True)).T
+    spread = few_clusters(count) * replicates[:, 1:].std(1, ddof=1)
+    reach = stats.t.ppf(0.975, REPLICATES - 1) * spread
+    assert np.mean(np.abs(rows.mean(1)) <= reach) == pytest.approx(0.95, abs=0.015)
+    assert few_clusters(1) == 1.0

@@ -3,13 +3,15 @@
 
 A claim whose precondition is not met is "not testable here", and the verdict says which, and what
 would meet it. A precondition that cannot be evaluated, because a measurement is missing, does not
-stop a claim: the missing measurement is reported.
+stop a claim: the missing measurement is reported. A training whose record does not say how long it
+was, as those of version 0.1, meets nothing that is asked of its length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from vitreous.claims.evidence import Query, Trainings
@@ -31,6 +33,9 @@ KINDS = (
 )
 OF_MODELS = ("accuracy", "matched", "steps", "rate_sum", "decay")
 """Kinds that are about certain models, which `of` names."""
+TEXTS = ("decay", "note")
+SWITCHES = ("real", "transfer")
+"""Kinds whose value is text, or true; that of the others is a number."""
 
 Condition = Callable[[Query, Any], str]
 """A precondition of a book: why a claim cannot be tested on these models; empty if it can."""
@@ -150,23 +155,21 @@ class Precondition:
         )
 
     def _least(self, trainings: Trainings) -> str:
+        name = trainings.facts["model"]
         if self.kind == "accuracy":
             values = accuracy(trainings).values
+            wanted, has = f"with at least {self.value:g} % of the images right", "one has {:.1f} %"
         else:
             values = recorded(trainings, self.kind).values
+            wanted, has = f"with at least {self.value:,.0f} training steps", "one has {:,.0f}"
+            if self.kind == "rate_sum":
+                wanted = f"whose learning rates add up to at least {self.value:g}"
+                has = "one's add up to {:.3g}"
+            if not len(values) and any("training" in item.results for item in trainings.items):
+                return f"It needs a {name} {wanted}; the record of this one does not say."
         if not len(values) or values.mean() >= self.value:
             return ""
-        name, found = trainings.facts["model"], float(values.mean())
-        if self.kind == "rate_sum":
-            return (
-                f"It needs a {name} whose learning rates add up to at least {self.value:g}; this "
-                f"one's add up to {found:.3g}."
-            )
-        if self.kind == "steps":
-            wanted, has = f"{self.value:,.0f} training steps", f"{found:,.0f}"
-        else:
-            wanted, has = f"{self.value:g} % of the images right", f"{found:.1f} %"
-        return f"It needs a {name} with at least {wanted}; this one has {has}."
+        return f"It needs a {name} {wanted}; this {has.format(float(values.mean()))}."
 
 
 def read_preconditions(
@@ -201,8 +204,23 @@ def _read_precondition(
         )
     for each in models:
         _check_model(id, kind, each)
+    if kind in KINDS:
+        _check_value(id, kind, entry[kind])
     says, condition = own.get(kind, ("", None))
     return Precondition(kind, entry[kind], models, condition, says)
+
+
+def _check_value(id: str, kind: str, value: Any) -> None:
+    """Raise an error if a precondition of this package has a value of another type."""
+    if kind in TEXTS:
+        right, wanted = isinstance(value, str), "text in quotes"
+    elif kind in SWITCHES:
+        right, wanted = value is True, "true"
+    else:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        right, wanted = number and isfinite(value), "a number"
+    if not right:
+        raise VitreousError(f"The precondition {kind!r} of {id} takes {wanted}, not {value!r}.")
 
 
 def _check_model(id: str, kind: str, text: str) -> None:

@@ -20,6 +20,7 @@ from vitreous.claims.quantity import (
     replicates_from_interval,
     share_replicates,
 )
+from vitreous.claims.student import few_clusters
 
 # How well it does.
 
@@ -95,7 +96,8 @@ def _batch_weights(batches: int) -> Array:
 
 
 def _resampled_batches(rows: Rows, counted: Callable[[Array], Any], values: bool) -> Array:
-    """Mean over the eigenvalues of all batches, with batches resampled as a whole.
+    """Mean over the eigenvalues of all batches, with batches resampled as a whole; wider than that
+    by as much as so few batches say too little of how they differ.
 
     `counted` says which eigenvalues are averaged over (`values`), or which share of them is taken.
     """
@@ -109,7 +111,11 @@ def _resampled_batches(rows: Rows, counted: Callable[[Array], Any], values: bool
     count = np.bincount(numbers, chosen if values else np.ones_like(chosen))
     weights = _batch_weights(len(total))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((weights @ total) / (weights @ count))
+        drawn = np.asarray((weights @ total) / (weights @ count))
+        wider = few_clusters(len(total))
+        if values:  # which are positive, and stay so
+            return np.asarray(drawn[0] * (drawn / drawn[0]) ** wider)
+        return np.asarray(drawn[0] + wider * (drawn - drawn[0]))
 
 
 @reads("hessian")

@@ -5,7 +5,7 @@ Both parts have degrees of freedom of their own: the p-value is that of each par
 
 from __future__ import annotations
 
-from math import log, pi
+from math import log, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,20 @@ def critical_value(freedom: float, weight: Any, level: float = LEVEL) -> Any:
         if np.abs(step).max(initial=0) < NEAR:
             break
     return found
+
+
+def few_clusters(count: int) -> float:
+    """How many times too narrow replicates are that resample so few clusters as a whole.
+
+    The variance of n clusters comes out (n − 1)/n times as large as it is, and has n − 1 degrees of
+    freedom where replicates are taken to have 199.
+    """
+    from scipy.special import stdtrit
+
+    if count < 2:
+        return 1.0
+    own, taken = stdtrit([count - 1.0, REPLICATES - 1.0], 1 - LEVEL / 2)
+    return float(own / taken) * sqrt(count / (count - 1))
 
 
 def _two_sided_density(statistic: Any, freedom: float, weight: Any) -> Any:

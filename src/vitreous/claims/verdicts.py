@@ -137,8 +137,11 @@ def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
 
     Examples
     --------
-    >>> verdicts = judge(load("studies/cifar10"), every_claim())
-    >>> print(summarise(verdicts))
+    >>> from vitreous.claims import every_claim, loading
+    >>> inspection = vitreous.inspect("nano:vit", probes=["skip_ratio"], limit=8)
+    >>> verdicts = judge(loading.load_evidence(inspection.save("numbers")), every_claim())
+    >>> len(verdicts) == len(every_claim())
+    True
     """
     return _correct([_guarded(evidence, claim) for claim in claims])
 
@@ -220,10 +223,16 @@ def _decide_present(verdict: Verdict, main: Effect, outcome: Outcome) -> tuple[O
     if main.holds_untrained:
         return "holds untrained", ["Untrained networks show it just as well."]
     notes = []
-    if main.control is None and verdict.claim.has_control(verdict.scale):
+    if not main.controlled and verdict.claim.has_control(verdict.scale):
         notes.append(
             "Untrained networks were not measured, so it may be a property of the architecture."
+            if main.control is None
+            else "Untrained networks have no such number to compare with."
         )
+    elif main.control is not None and not main.is_learned:
+        return "undecided", [
+            "It is there, but whether training adds to what untrained networks have is not certain."
+        ]
     learned = main.judge_learned()
     if main.shown_untrained and learned in ("reproduced", "weaker"):
         outcome = learned
@@ -300,9 +309,9 @@ def sentences_on_chance(verdicts: Sequence[Verdict]) -> list[str]:
     lost = [verdict.claim.id for verdict in certain if not verdict.survives]
     once = sum(verdict.seen_once for verdict in tested)
     sentences = [
-        f"Of {len(tested)} main effects {len(certain)} are certain; by chance alone we would "
-        "expect "
-        f"at most {LEVEL * len(tested):.1f}."
+        f"Of {len(tested)} main effect{'s' * (len(tested) != 1)} {len(certain)} "
+        f"{'is' if len(certain) == 1 else 'are'} certain; by chance alone we would expect at most "
+        f"{LEVEL * len(tested):.1f}."
     ]
     if lost:
         sentences.append(

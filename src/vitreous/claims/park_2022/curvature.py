@@ -198,7 +198,8 @@ def stages_help_optimisation(models: Query) -> Iterator[Effect]:
 @check("HDV-22")
 def windows_flatten(models: Query) -> Iterator[Effect]:
     """Size and sign are those after warm-up; late is the last third of the training. The paper
-    shows spectra without numbers: the direction decides."""
+    shows spectra without numbers: the direction decides. At scale `reproduction` windows are of
+    2 x 2 patches; those of `small`, 4 x 4, see the whole map in 8 of 12 blocks."""
     local = "window" if models.sanity else "swin"
     swin, vit = models(local, checkpoint="warmup"), models("vit", checkpoint="warmup")
     yield less("mean positive eigenvalue of Swin over that of ViT", ape(swin) / ape(vit), 1.0)
