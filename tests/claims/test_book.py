@@ -215,7 +215,7 @@ def nothing(models: Query) -> Iterator[Effect]:
         (unknown_model, "The check of ABC-01 failed: .*'vitt'. Did you mean vit"),
         (division, r"ABC-01 failed: ZeroDivisionError: .* \(test_book\.py, line \d+\)\.$"),
         (no_effect, "ABC-01 failed: TypeError: it yields Quantity.* which is no Effect"),
-        (nothing, "ABC-01 failed: TypeError: 'NoneType' object is not iterable"),
+        (nothing, "ABC-01 failed: TypeError: it returns None, and a check yields effects"),
     ],
 )
 def test_a_check_that_fails_names_its_finding(tmp_path: Path, check: Any, says: str) -> None:

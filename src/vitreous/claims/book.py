@@ -13,6 +13,7 @@ a function, entered under the finding's id:
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,11 +22,12 @@ from shlex import quote
 from typing import Any, Literal
 
 from vitreous.claims.effects import Effect
-from vitreous.claims.evidence import Need, Query, Scale
+from vitreous.claims.evidence import TASKS, Need, Query, Scale
 from vitreous.claims.extensions import TABLES, Extensions, extend_vocabulary, read_extensions
 from vitreous.claims.preconditions import KINDS, Condition, Precondition, read_preconditions
 from vitreous.claims.toml_tables import Entries, check_entries, read_toml
-from vitreous.errors import UnknownName, VitreousError, reason
+from vitreous.errors import HOME, UnknownName, VitreousError, reason
+from vitreous.storage.atomic_files import Damaged
 
 Study = Literal[
     "zoo",
@@ -82,10 +84,11 @@ FINDING_OPTIONS: Entries = {
 
 
 class CheckFailed(VitreousError):
-    """A check or precondition raised an error. `why` is the error with its line."""
+    """A check or precondition raised an error. `why` is the error with its line in `file`, or that
+    where it was raised."""
 
-    def __init__(self, id: str, error: Exception) -> None:
-        self.why = reason(error).rstrip(".")
+    def __init__(self, id: str, error: Exception, file: str = "") -> None:
+        self.why = reason(error, file).rstrip(".")
         end = "" if self.why.endswith("?") else "."
         super().__init__(f"The check of {id} failed: {self.why}{end}")
 
@@ -166,7 +169,10 @@ class Claim:
         """The effects of its check on this evidence; an error names the claim."""
         applies = query.scale == "hundred" or not self.many_classes
         with self._explained():
-            for effect in self.check(replace(query, paper=self.value if applies else None)):
+            effects = self.check(replace(query, paper=self.value if applies else None))
+            if not isinstance(effects, Iterable):
+                raise TypeError(f"it returns {effects!r}, and a check yields effects")
+            for effect in effects:
                 if not isinstance(effect, Effect):
                     raise TypeError(f"it yields {effect!r}, which is no Effect")
                 yield effect
@@ -182,9 +188,9 @@ class Claim:
         try:
             yield
         except Exception as error:
-            if isinstance(error, VitreousError) and not isinstance(error, UnknownName):
-                raise  # a damaged file, which is not the check's fault
-            raise CheckFailed(self.id, error) from error
+            if _is_about_a_file(error):
+                raise  # which its owner can mend
+            raise CheckFailed(self.id, error, _source_of(self.check)) from error
 
     def needs(self, scale: Scale = "ten") -> list[Need]:
         """Every result it reads, its untrained control included, found by evaluating it on
@@ -211,6 +217,20 @@ class Claim:
         query = Query(scale=scale, untrained=True)
         _first(self.evaluate(query))
         return query.needs
+
+
+def _is_about_a_file(error: Exception) -> bool:
+    """Whether an error came of reading results, and not of what a check did."""
+    if isinstance(error, Damaged):
+        return True
+    if isinstance(error, UnknownName) or not isinstance(error, VitreousError):
+        return False
+    return traceback.extract_tb(error.__traceback__)[-1].filename.startswith(HOME)
+
+
+def _source_of(check: Check) -> str:
+    code = getattr(check, "__code__", None)
+    return "" if code is None else str(code.co_filename)
 
 
 def _first(effects: Iterable[Effect]) -> Effect | None:
@@ -266,6 +286,8 @@ class Book:
         def enter(check: Check) -> Check:
             if id in self.claims:
                 raise VitreousError(f"The finding {id!r} has two checks; it takes one.")
+            if not callable(check):
+                raise VitreousError(f"The check of {id!r} has to be a function, not {check!r}.")
             entry = dict(self.entries[id])
             requires = read_preconditions(id, entry.pop("requires", ()), self.conditions)
             entry["sanity"] = bool(entry.get("sanity") or entry.get("task"))
@@ -319,6 +341,9 @@ def _check_findings(tables: dict[str, Any], where: str) -> None:
             hint = f"A finding in {where} has {', '.join(FINDING)}."
             raise UnknownName("table", id, ("paper", *TABLES), hint)
         check_entries(table, f"[{id}] in {where}", FINDING, FINDING_OPTIONS)
+        task = table.get("task", "")
+        if task not in ("", *TASKS) and not task.startswith("world:"):
+            raise UnknownName(f"task of [{id}] in {where}", task, TASKS, f"{', '.join(TASKS)}.")
         if (first := ids.setdefault(id.upper(), id)) != id:
             raise VitreousError(
                 f"[{first}] and [{id}] in {where} have the same id; give one of them another."

@@ -27,6 +27,8 @@ Scale = Literal["sanity", "ten", "hundred"]
 CIFAR-100."""
 EMBEDDED = ("world:", "SYN-")
 """Prefixes of data sets that are generated."""
+TASKS = ("SYN-A", "SYN-B", "SYN-C", "SYN-D", "SYN-E")
+"""Those that small versions of claims run on."""
 IMAGE_FACTS = ("data", "fraction", "held_out", "resolution", "measured")
 """Facts that decide which images a model is measured on."""
 MANY_CLASSES = 50

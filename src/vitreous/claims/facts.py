@@ -97,7 +97,7 @@ def check_facts(model: str, facts: Facts) -> dict[str, Any]:
         raise UnknownName("model among the facts", model, MODELS)
     for name in facts:
         if name not in FACTS and name in OLDER_WORDS:
-            raise VitreousError(f"The fact {name!r} is called {OLDER_WORDS[name]!r} now.")
+            raise UnknownName("fact", name, (), f"It is called {OLDER_WORDS[name]!r} now.")
         if name not in FACTS:
             raise UnknownName("fact", name, FACTS)
     return {"model": model, **{name: facts[name] for name in FACTS if facts.get(name) is not None}}

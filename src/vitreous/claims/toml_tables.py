@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,5 @@ def check_entries(table: Any, where: str, required: Entries, optional: Entries) 
             raise VitreousError(
                 f"{where} has {name} = {value!r}, and that has to be {WORDS[known[name]]}."
             )
+        if isinstance(value, float) and not isfinite(value):
+            raise VitreousError(f"{where} has {name} = {value!r}, and that has to be finite.")
