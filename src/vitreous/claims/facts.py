@@ -34,7 +34,7 @@ MODELS = {
 FACTS = {
     "size": "`s` for the next larger size, `wide` for twice the width",
     "pool": "`gap`: mean of all tokens instead of a class token",
-    "kernel": "attention within a neighbourhood of so many tokens a side; pooled by the mean",
+    "kernel": "attention within a neighbourhood of this many tokens per side; pooled by the mean",
     "patch": "side of a patch in pixels (default: that of the study)",
     "heads": "number of heads",
     "head_dim": "channels per head",

@@ -47,7 +47,7 @@ class Precondition:
 
     ==========  =======================================================================
     accuracy    every model in `of` has at least so many percent right
-    matched     the models in `of` are at most so many points of accuracy apart
+    matched     the accuracies of the models in `of` differ by at most this many points
     classes     the images have at least so many classes
     image       the images have at least so many pixels a side
     real        real images, not generated ones
