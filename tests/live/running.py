@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import httpx2
@@ -11,7 +12,7 @@ from starlette.testclient import TestClient
 
 from vitreous.explorer.jobs import Jobs
 from vitreous.explorer.opening import open_explorer
-from vitreous.explorer.server import build_app
+from vitreous.explorer.server import Running, build_app, start
 from vitreous.explorer.views import Explorer
 from vitreous.explorer.worker import Worker
 
@@ -48,3 +49,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield Page(explorer, client)
     jobs.stop()
     worker.stop()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx2.Client]:
+    with httpx2.Client(trust_env=False, timeout=60) as asking:
+        yield asking
+
+
+@contextmanager
+def serving(explorer: Any = None) -> Iterator[Running]:
+    running = start(explorer or explorer_of("nano:vit", images=8))
+    try:
+        yield running
+    finally:
+        running.stop()

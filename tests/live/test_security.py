@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import random
-import socket
 import struct
-import threading
-import time
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
 
@@ -22,23 +17,14 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from live.running import PORT, TOKEN, Page, explorer_of, page
-from vitreous.errors import VitreousError
+from live.running import PORT, TOKEN, Page, client, page, serving
 from vitreous.explorer.access import OwnPageOnly, new_token
 from vitreous.explorer.opening import open_explorer
-from vitreous.explorer.server import MOST_UPLOAD, Running, bind, clean_name, start
-from vitreous.explorer.state import parse_state
+from vitreous.explorer.server import MOST_UPLOAD, clean_name
 
-__all__ = ["page"]
+__all__ = ["client", "page"]
 OFF = {"model": 0, "unit": "blocks.1.attn", "what": "off"}
 HOST = f"127.0.0.1:{PORT}"
-CLIENT = httpx2.Client(trust_env=False, timeout=60)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _hang_up() -> Iterator[None]:
-    yield
-    CLIENT.close()
 
 
 def answer(page: Page, path: str, method: str = "GET", **headers: str) -> httpx2.Response:
@@ -160,7 +146,7 @@ def test_large_bodies_are_refused(page: Page) -> None:
         assert found.status_code == 413, length
 
 
-def test_a_hundred_megabytes_without_a_length_are_not_read() -> None:
+def test_a_hundred_megabytes_without_a_length_are_not_read(client: httpx2.Client) -> None:
     sent = 0
 
     def chunks() -> Iterator[bytes]:
@@ -171,10 +157,10 @@ def test_a_hundred_megabytes_without_a_length_are_not_read() -> None:
 
     with serving() as running:
         with contextlib.suppress(httpx2.TransportError):  # it hangs up in the middle
-            found = CLIENT.post(f"{running.url}api/upload", content=chunks())
+            found = client.post(f"{running.url}api/upload", content=chunks())
             assert found.status_code == 413
         assert sent < 2 * MOST_UPLOAD
-        assert CLIENT.get(f"{running.url}api/session").status_code == 200
+        assert client.get(f"{running.url}api/session").status_code == 200
 
 
 def png_of(width: int, height: int, content: bytes) -> bytes:
@@ -237,19 +223,19 @@ def test_markup_in_names_is_only_text(page: Page) -> None:
         assert 0 < len(clean_name(name)) <= 80
 
 
-def test_markup_in_class_and_model_names() -> None:
+def test_markup_in_class_and_model_names(client: httpx2.Client) -> None:
     classes = [f"{SCRIPT}{number}" for number in range(10)]
     explorer = open_explorer({SCRIPT: "nano:vit"}, limit=4, device="cpu", classes=classes)
     with serving(explorer) as running:
-        session = CLIENT.get(f"{running.url}api/session")
+        session = client.get(f"{running.url}api/session")
         assert session.headers["content-type"] == "application/json"
         assert session.json()["models"][0]["name"] == SCRIPT
         for path in ("", "static/colours.css", "static/main.js"):
-            assert b"alert(1)" not in CLIENT.get(running.url + path).content
+            assert b"alert(1)" not in client.get(running.url + path).content
         body = {"image": "d0", "edits": [OFF]}
-        view = CLIENT.post(f"{running.url}api/view", json=body)
+        view = client.post(f"{running.url}api/view", json=body)
         assert view.json()["models"][0]["after"][0]["class"].startswith(SCRIPT)
-        text = CLIENT.post(f"{running.url}api/python", json=body).json()["text"]
+        text = client.post(f"{running.url}api/python", json=body).json()["text"]
         compile(text, "copied", "exec")
 
 
@@ -300,133 +286,3 @@ def test_bodies_that_are_no_json(page: Page) -> None:
                 headers={"content-type": "application/json"},
             )
             assert found.status_code == 400, content[:20]
-
-
-@contextlib.contextmanager
-def serving(explorer: Any = None) -> Iterator[Running]:
-    running = start(explorer or explorer_of("nano:vit", images=8))
-    try:
-        yield running
-    finally:
-        running.stop()
-
-
-def test_two_hundred_requests_at_once() -> None:
-    with serving() as running, ThreadPoolExecutor(40) as pool:
-
-        def ask(number: int) -> int:
-            edits = [{**OFF, "unit": f"blocks.{number % 6}.mlp"}]
-            body = {"image": f"d{number % 8}", "edits": edits}
-            return int(CLIENT.post(f"{running.url}api/view", json=body, timeout=60).status_code)
-
-        found = list(pool.map(ask, range(200)))
-        assert set(found) <= {200, 429}
-        assert found.count(200) > 60
-        assert CLIENT.get(f"{running.url}api/session").status_code == 200
-
-
-def test_a_browser_that_goes_away_stops_the_computation(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving() as running:
-        running.worker.submit(lambda _: None).future.result(30)  # it is warm
-        stopped = threading.Event()
-
-        def view(state: Any, cancelled: Any) -> Any:
-            for _ in range(2000):
-                if cancelled():
-                    stopped.set()
-                    break
-                time.sleep(0.005)
-            return {}
-
-        monkeypatch.setattr(running.explorer, "view", view)
-        for reset in (False, True):
-            stopped.clear()
-            body = json.dumps({"image": "d0"})
-            path = running.url.split(str(running.port), 1)[1]
-            connection = http.client.HTTPConnection("127.0.0.1", running.port)
-            connection.request(
-                "POST", f"{path}api/view", body, {"Content-Type": "application/json"}
-            )
-            time.sleep(0.1)
-            assert connection.sock is not None
-            if reset:
-                linger = struct.pack("ii", 1, 0)
-                connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            connection.close()
-            assert stopped.wait(5)
-        # half a request, and then nothing
-        with socket.create_connection(("127.0.0.1", running.port)) as half:
-            half.sendall(f"POST {path}api/view HTTP/1.1\r\nHost: 127.0.0.1".encode())
-        assert CLIENT.get(f"{running.url}api/session").status_code == 200
-
-
-def trickle(slow: socket.socket, drop: bytes) -> bytes:
-    """Send a little again and again until the server hangs up; what it has said until then."""
-    received, end = b"", time.perf_counter() + 4
-    with contextlib.suppress(ConnectionError):
-        while time.perf_counter() < end:
-            try:
-                part = slow.recv(1 << 16)
-            except TimeoutError:
-                slow.sendall(drop)
-                continue
-            if not part:
-                return received
-            received += part
-        raise AssertionError("the server still waits")
-    return received
-
-
-def test_who_is_slow_to_ask_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a request, none at all, or another one behind the first: their connections end."""
-    monkeypatch.setattr("vitreous.explorer.connections.PATIENCE", 0.2)
-    with serving() as running:
-        running.worker.submit(lambda _: None).future.result(30)  # it is warm
-        path = "/" + running.url.split("/", 3)[3]
-        whole = f"GET {path}static/main.js HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\n\r\n"
-        endless = whole.replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for begin, drop in (("", "x"), (whole[:40], "x"), (whole, "G"), (endless, "1\r\nx\r\n")):
-            with socket.create_connection(("127.0.0.1", running.port), timeout=0.05) as slow:
-                slow.sendall(begin.encode())
-                received = trickle(slow, drop.encode())
-                assert received.startswith(b"HTTP/1.1 200") == (begin in (whole, endless))
-        # who asked is waited for, however long the answer takes
-        later = threading.Timer(0.4, (opened := threading.Event()).set)
-        later.start()
-        monkeypatch.setattr(running.explorer, "view", lambda *_: opened.wait(5))
-        assert CLIENT.post(f"{running.url}api/view", json={"image": "d0"}).status_code == 200
-
-
-def test_stopping_in_the_middle_of_everything_leaves_nothing(tmp_path: Any) -> None:
-    before = set(threading.enumerate())
-    running = start(explorer_of("nano:vit", images=64), folder=tmp_path)
-    state = parse_state({"image": "d0", "edits": [OFF]})
-    measuring, reporting = running.jobs.measure(state, 64), running.jobs.report(state)
-    while not measuring.done:
-        time.sleep(0.005)
-    began = time.perf_counter()
-    running.stop()
-    running.stop()
-    assert time.perf_counter() - began < 15
-    assert not measuring.running
-    assert not reporting.running
-    assert not running.alive
-    assert [
-        each.name for each in set(threading.enumerate()) - before if "vitreous" in each.name
-    ] == []
-    assert list(tmp_path.iterdir()) == []
-    bind(running.port).close()  # the port is free again
-
-
-def test_a_port_that_is_taken() -> None:
-    taken = bind(0)
-    with pytest.raises(VitreousError, match=r"Port \d+ cannot be used: .*--port"):
-        bind(taken.getsockname()[1])
-    taken.close()
-    with pytest.raises(VitreousError, match="Port 99999 cannot be used"):
-        bind(99999)
-
-
-def test_other_machines_cannot_reach_it() -> None:
-    with contextlib.closing(bind(0)) as found:
-        assert found.getsockname()[0] == "127.0.0.1"
