@@ -216,7 +216,9 @@ ACTIONS = {
 
 def other_actions(race: Race) -> Iterator[tuple[str, ...]]:
     for model, actions in models_of(race).items():
-        yield (f"`{model}`", *(f"{actions[name]['median_ms']:.0f}" for name in ACTIONS))
+        both = (actions[name] for name in ACTIONS)
+        cells = (f"{each['median_ms']:.0f} ({each['p95_ms']:.0f})" for each in both)
+        yield (f"`{model}`", *cells)
 
 
 def losses(races: dict[tuple[str, str], Race]) -> Iterator[str]:
@@ -325,8 +327,8 @@ def page() -> str:
         f"cores (load {load}), so times by the clock include waiting.\n",
         "An edit: best, median and 95th percentile by the clock, and median processor time.\n",
         table(("model", "best", "median", "95 %", "processor", "goal"), edits(live)),
-        "Other actions, medians by the clock: a second edit on top of the first, a slider, another "
-        "image, the stream of a unit, a click\non a patch, undo.\n",
+        "Other actions, median (95th percentile) by the clock: a second edit on top of the first, "
+        "a slider, another image, the stream of\na unit, a click on a patch, undo.\n",
         table(("model", *ACTIONS.values()), other_actions(live)),
         files(races, "live") + "\n",
         "## Where it is slower\n",
