@@ -107,9 +107,11 @@ def maps(count: int = 2, heads: int = 4) -> Result:
     )
     grids = {"queries": [SIDE, SIDE], "keys": [SIDE, SIDE], "prefix": 1, "heads": "all"}
     units = [[unit.name, unit.kind, unit.depth] for unit in anatomy(VIT, 4)]
+    guess = {"top": [[EVIL, 0.75], ["cat", 0.25]], "label": ["cat", 0.25, 2]}
     known = {
         "maps": {model: {str(unit): grids for unit in (1, 2, 3)} for model in (VIT, OTHER)},
         "labels": [EVIL, "cat"],
+        "predictions": {VIT: {"images": [guess] * count, "unmarked": ""}},
         "units": {VIT: units, OTHER: units},
     }
     return Result(

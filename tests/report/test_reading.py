@@ -107,6 +107,12 @@ def test_every_width_and_theme(tab: Page, path: Path, shots: Path, width: int, s
     assert over <= 0, f"the page is {over} px wider than the window"
     tab.value("scrollTo(0, 0)")
     tab.picture(shots / f"{width}-{scheme}.png")
+    tab.value("document.querySelectorAll('[data-fold=table]').forEach((each) => each.open = true)")
+    tab.wait(
+        "[...document.querySelectorAll('.table')].every((each) => each.matches(':has(output)'))"
+    )
+    over = tab.value("document.documentElement.scrollWidth - innerWidth")
+    assert over <= 0, f"with its tables open the page is {over} px wider than the window"
     assert tab.said == []
     source = axe_source()
     if source is None:
@@ -346,13 +352,14 @@ def test_without_javascript_charts_are_there_and_dead_buttons_are_not(
         asked = {
             "charts": ".question > figure .chart svg, .question > figure .chart img",
             "buttons": "button",
+            "places of what a script draws": "figure.key, #explorer",
         }
         sizes: dict[str, list[Any]] = {}
         for what, selector in asked.items():
             ids = tab.call("DOM.querySelectorAll", nodeId=document, selector=selector)["nodeIds"]
             sizes[what] = [shown for each in ids if (shown := visible(tab, each))]
         assert len(sizes["charts"]) >= sum(bool(each.views) for each in inspection.values())
-        assert sizes["buttons"] == []
+        assert sizes["buttons"] == sizes["places of what a script draws"] == []
     finally:
         tab.call("Emulation.setScriptExecutionDisabled", value=False)
 

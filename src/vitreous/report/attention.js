@@ -313,7 +313,7 @@ function showPrediction(place, prediction, { label, labelled }, compact) {
       ...(mark ? [make("span", { class: "mark" }, mark)] : []));
   const lines = top.map((each, i) => line(each, truth?.[2] === i + 1 ? "true label" : ""));
   if (truth && truth[2] > top.length) lines.push(line(truth, `true label, rank ${truth[2]}`));
-  place.replaceChildren(make("h5", {}, "Prediction"), make("ol", {}, ...lines));
+  place.replaceChildren(make("p", { class: "head" }, "Prediction"), make("ol", {}, ...lines));
   if (truth || !labelled) return;
   place.append(make("p", { class: "quiet class", title: label }, `Label: ${label}`));
   if (!compact) place.append(make("details", { class: "quiet" }, make("summary", {}, "Why is it not compared?"), unmarked));

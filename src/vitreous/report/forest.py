@@ -15,7 +15,9 @@ from vitreous.claims.verdicts import OUTCOMES, Outcome, Verdict
 from vitreous.report.effect import in_words
 from vitreous.results.words import escape
 
-WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 84, 14, 15, 22, 30
+WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 420, 14, 15, 22, 30
+LETTERS = 58
+"""Maximum number of letters of a finding beside its row; its title has all."""
 LEAST, MOST = -1.5, 2.5
 """Ends of the axis; what lies beyond is an arrow."""
 TICKS = (
@@ -81,14 +83,24 @@ def _heading(outcome: Outcome, count: int, y: float) -> str:
 def _row(verdict: Verdict, effect: Effect, y: float) -> str:
     value, low, high = _relative(effect)
     outcome = verdict.outcome.replace(" ", "-")
-    title = f"{verdict.claim.id} {verdict.outcome}: {in_words(effect)}"
+    claim = verdict.claim
+    title = f"{claim.id} {verdict.outcome}: {in_words(effect)} — {escape(claim.sentence)}"
     return (
         f'<a href="#{verdict.claim.id}" class="outcome-{outcome}"><title>{title}</title>'
         f'<rect class="hit" x="0" y="{y - ROW / 2:.1f}" width="{WIDTH}" height="{ROW}"/>'
         f'<text class="id" x="14" y="{y + 4:.1f}">{escape(verdict.claim.id)}</text>'
+        f'<text class="says" x="68" y="{y + 4:.1f}">{escape(_beginning(verdict))}</text>'
         f'<path class="interval" d="{_interval(value, low, high, y)}"/>'
         f"{_mark(value, y, is_open=_unit(effect) is None)}</a>"
     )
+
+
+def _beginning(verdict: Verdict) -> str:
+    """Return as many whole words of a finding as fit beside its row."""
+    sentence = verdict.claim.sentence
+    if len(sentence) <= LETTERS:
+        return sentence
+    return f"{sentence[:LETTERS].rpartition(' ')[0].rstrip(',;:')} …"
 
 
 def _interval(value: float, low: float, high: float, y: float) -> str:

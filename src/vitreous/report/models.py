@@ -9,7 +9,7 @@ from vitreous.measure.inspection import Inspection
 from vitreous.report.packing import compact_json
 from vitreous.results.names import ROOMY, short_names
 from vitreous.results.weight_origin import weights_label
-from vitreous.results.words import escape, format_number, format_percent, join_words
+from vitreous.results.words import escape, format_number, format_percent, join_words, plural
 from vitreous.specimen.anatomy import Anatomy
 from vitreous.specimen.drawing_svg import count
 from vitreous.unit_kinds import KINDS
@@ -168,7 +168,7 @@ def units_tables(inspection: Inspection) -> Iterator[str]:
             numeric = head in ("tokens", "channels", "parameters")
             heads += f'<th scope="col"{" class=number" if numeric else ""}>{head}</th>'
         yield (
-            f"<details><summary>{len(anatomy)} units of {escape(name)}</summary>"
+            f"<details><summary>{plural(len(anatomy), 'unit')} of {escape(name)}</summary>"
             f'<div class="scroll" tabindex="0" role="region" aria-label="Units of {escape(name)}">'
             f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>"
         )

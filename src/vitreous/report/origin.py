@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from vitreous.measure.inspection import Inspection
-from vitreous.results.words import escape, plural
+from vitreous.results.words import escape, join_words, plural
 
 
 def provenance_line(inspection: Inspection) -> str:
@@ -47,19 +47,8 @@ def origin_section(inspection: Inspection) -> list[str]:
         rows.append(("images", f"{escape(data['name'])}, {escape(data['split'])}: {size}{classes}"))
         if data.get("labels"):
             rows.append(("labels", escape(data["labels"])))
-        rows.append(("of the images", f"<code>{escape(data['fingerprint'])}</code>"))
-    models: dict[str, Any] = {}
-    for result in inspection.values():
-        models |= result.about.get("models", {})
-    for model, known in models.items():
-        weights = f"weights <code>{escape(known['fingerprint'])}</code>"
-        if known.get("edits"):
-            weights += f"; changed: {escape(', '.join(map(str, known['edits'])))}"
-        if known.get("checkpoint"):
-            weights += f": {escape(known['checkpoint']['sentence'])}"
-        rows.append((escape(model), weights))
-        if known.get("preprocessing"):
-            rows.append((f"images of {escape(model)}", escape(known["preprocessing"])))
+        rows.append(("fingerprint of the images", f"<code>{escape(data['fingerprint'])}</code>"))
+    rows += _model_rows(inspection)
     if "seed" in about:
         rows.append(("seed", escape(about["seed"])))
     if about:
@@ -72,7 +61,8 @@ def origin_section(inspection: Inspection) -> list[str]:
         '<section id="origin" class="card"><h2>Provenance</h2>',
         "<p>All probes were computed in one pass over the same images. Ribbons, whiskers and "
         "numbers in brackets are 95 % intervals: what other images of the same kind could have "
-        "given (bootstrap over images). The interval of a mean over units is the mean of their "
+        "given. Where they are something else, such as the slowest and the fastest pass, the chart "
+        "says so. The interval of a mean over units is the mean of their "
         "intervals, which is never too narrow. Intervals do not include the variation between "
         "trainings.</p>",
         f"<dl>{entries}</dl>",
@@ -80,6 +70,30 @@ def origin_section(inspection: Inspection) -> list[str]:
         "not let it.</p>",
         "</section>",
     ]
+
+
+def _model_rows(inspection: Inspection) -> list[tuple[str, str]]:
+    """Return weights of each model, and how images were prepared, once for all that agree."""
+    models: dict[str, dict[str, Any]] = {}
+    for result in inspection.values():
+        for model, known in result.about.get("models", {}).items():
+            models[model] = {**known, **models.get(model, {})}  # older results know less
+    rows = []
+    for model, known in models.items():
+        weights = f"weights <code>{escape(known['fingerprint'])}</code>"
+        if known.get("edits"):
+            weights += f"; changed: {escape(', '.join(map(str, known['edits'])))}"
+        if known.get("checkpoint"):
+            weights += f": {escape(known['checkpoint']['sentence'])}"
+        rows.append((escape(model), weights))
+    alike: dict[str, list[str]] = {}
+    for model, known in models.items():
+        if known.get("preprocessing"):
+            alike.setdefault(known["preprocessing"], []).append(escape(model))
+    for words, names in alike.items():
+        whose = "" if len(names) == len(models) > 1 else f" of {join_words(names)}"
+        rows.append((f"preprocessing{whose}", escape(words)))
+    return rows
 
 
 def images_of(data: dict[str, Any]) -> str:

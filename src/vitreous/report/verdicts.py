@@ -166,9 +166,9 @@ def _filters(judgement: Judgement) -> list[str]:
         '<div class="filters" role="search" aria-label="Filter verdicts" hidden>',
         f'<label>Paper <select id="verdict-paper"><option value="">all</option>{options}</select>'
         "</label>",
-        f'<div class="chips" role="group" aria-label="Only these verdicts">{chips}</div>',
         '<label>Text <input type="search" id="verdict-text" placeholder="attention, HDV-26 …">'
         "</label>",
+        f'<div class="chips" role="group" aria-label="Only these verdicts">{chips}</div>',
         '<output id="verdict-count" aria-live="polite"></output></div>',
     ]
 

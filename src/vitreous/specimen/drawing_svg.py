@@ -381,8 +381,8 @@ def _wide(words: str, size: float) -> float:
 
 
 def _facts(anatomy: Anatomy) -> str:
-    _, high, wide = anatomy.image
-    return f"{count(anatomy.parameters)} parameters · {len(anatomy)} units · {high}×{wide} image"
+    (_, high, wide), units = anatomy.image, f"{len(anatomy)} unit{'s' * (len(anatomy) != 1)}"
+    return f"{count(anatomy.parameters)} parameters · {units} · {high}×{wide} image"
 
 
 def _title_width(anatomy: Anatomy, name: str | None = None) -> float:
