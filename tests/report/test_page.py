@@ -18,7 +18,10 @@ import pytest
 
 from report.conftest import EVIL, NET, OTHER, VIT
 from vitreous import Inspection, Result, VitreousError
+from vitreous.measure.section import arrange
 from vitreous.report import write
+from vitreous.report.origin import origin_section
+from vitreous.report.page import page as page_text
 from vitreous.results.charts import chart_spec
 
 
@@ -274,3 +277,30 @@ def test_figures_and_tables_as_files(inspection: Inspection, tmp_path: Path) -> 
     assert (tmp_path / "figures" / f"{figures[0]}.pdf").read_bytes()[:4] == b"%PDF"
     latex = (tmp_path / "figures" / f"{tables[0]}.tex").read_text()
     assert latex == few["attention_distance"].to_latex()
+
+
+def test_provenance_keeps_what_one_result_knows_and_another_does_not(
+    inspection: Inspection,
+) -> None:
+    """Results of an older version know less about the same model."""
+    known = {"fingerprint": "ab", "preprocessing": "16x16 as they are"}
+    one, other = list(inspection.values())[:2]
+    new = replace(one, about={**one.about, "models": {VIT: known, NET: known}})
+    old = replace(other, about={**other.about, "models": {VIT: {"fingerprint": "ab"}}})
+    words = "\n".join(origin_section(Inspection({one.name: new, other.name: old})))
+    assert words.count("16x16 as they are") == 1
+
+
+def test_a_chart_without_a_number_is_not_drawn(inspection: Inspection) -> None:
+    result = inspection["brand_new"]
+    empty = replace(result, table=result.table.assign(value=float("nan")), replicates={})
+    text = page_text(Inspection({"brand_new": empty}))
+    assert "There is no number to draw" in text
+    assert 'data-chart="brand_new-0"' not in text
+
+
+def test_what_was_left_out_comes_last_in_its_group(inspection: Inspection) -> None:
+    names = ["accuracy", "cost"]
+    there = {"cost": replace(inspection["cka"], name="cost")}
+    assert arrange(names, there) == {"overview": ["cost", "accuracy"]}
+    assert arrange(names, {}) == {"overview": names}

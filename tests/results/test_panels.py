@@ -12,8 +12,11 @@ import pytest
 from results.conftest import distances, reliability, similarity, spectrum
 from vitreous.palette import KIND_COLOURS, LINE_RAMPS, MEASURE_COLOURS, model_colours, model_styles
 from vitreous.results import Column, Reference, Result, View
+from vitreous.results.charts import chart_spec
 from vitreous.results.colour_scales import colour_scale, column_levels, ramp_colour
+from vitreous.results.montage import CHARACTER, montage
 from vitreous.results.panels import (
+    Drawing,
     bar_spans,
     depth_limits,
     model_bands,
@@ -34,6 +37,40 @@ def test_bands_reach_half_way_to_their_neighbours() -> None:
     ]
     assert [(b.start, b.end) for b in model_bands("net", [["a", "conv", 0.5]])] == [(0.0, 1.0)]
     assert model_bands("net", []) == []
+
+
+def test_an_axis_of_a_single_place_has_a_length() -> None:
+    """Vega labels an axis without one by whole numbers: 0.297 GFLOPs were 0."""
+    table = pd.DataFrame({"x": [0.297], "y": [3.0]})
+    columns = (Column("x", "quantity", "x"), Column("y", "quantity", "y"))
+    spec = chart_spec(
+        Result("r", table, columns, (view := View("scatter", "x", "y"),)), view, "light"
+    )
+    low, high = spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert low < 0.297 < high
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([6.0, 6.02, 2.0], {6.02: "b; a", 6.0: "", 2.0: "c"}),
+        ([6.0, 5.0, 2.0], {6.0: "a", 5.0: "b", 2.0: "c"}),
+        ([6.0], {6.0: "a"}),
+    ],
+)
+def test_lines_close_together_share_a_label(values: list[float], labels: dict[float, str]) -> None:
+    result = distances("vit")
+    lines = tuple(Reference(value, name) for value, name in zip(values, "abc", strict=False))
+    view = View("line", "depth", "value", "model", limits=(0, 10), references=lines)
+    drawing = Drawing(result, view, "light")
+    found = drawing.references(drawing.panels[0])
+    assert {each.value: each.label for each in found} == labels
+
+
+def test_names_of_tiles_are_no_wider_than_tiles() -> None:
+    sheet = montage(np.zeros((2, 8, 8)), [f"{'very ' * 15}long {i}" for i in range(2)])
+    assert all(CHARACTER * len(label) <= sheet.tile[0] + CHARACTER * 4 for label in sheet.labels)
+    assert len(set(sheet.labels)) == 2
 
 
 def test_bands_come_from_all_units_where_they_are_known() -> None:

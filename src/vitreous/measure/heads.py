@@ -22,6 +22,7 @@ from vitreous.measure.per_image import PerImage, mean_over_images
 from vitreous.measure.probe import Batch, PerImageValues, Setting, Updates, estimated, sum_key
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, tabulate
+from vitreous.results.names import short_names
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.attention_geometry import AttentionGeometry, portions
 from vitreous.specimen.observe import AttentionMap, Sites
@@ -222,6 +223,11 @@ class PerHead(PerImage):
             }
 
 
+def _few(models: Sequence[str]) -> str:
+    """Two names, or the number of models: a label is a line in a small chart."""
+    return ", ".join(short_names(models).values()) if len(models) < 3 else f"{len(models)} models"
+
+
 def _with_uniform(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...]:
     """The views, with a line at the value of uniform attention.
 
@@ -235,7 +241,7 @@ def _with_uniform(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...
     with_line = sum(map(len, models_at.values()))
     one_line = len(models_at) == 1 and with_line == table["model"].nunique()
     lines = tuple(
-        Reference(value, "uniform attention" if one_line else f"uniform, {', '.join(models)}")
+        Reference(value, "uniform attention" if one_line else f"uniform, {_few(models)}")
         for value, models in models_at.items()
     )
     changed = []

@@ -147,7 +147,8 @@ def sentences_of(result: Result) -> list[str]:
     try:
         return [sentence for sentence in measurement.sentences(result) if sentence]
     except KeyError as error:
-        missing = escape(error.args[0])
+        lacks = error.args[0]  # pandas names one column, or a list of them
+        missing = escape(lacks if isinstance(lacks, str) else ", ".join(map(str, lacks)))
         return [
             f"This result of {escape(result.name)} is from another version of Vitreous, without "
             f"the column {missing}; measure it again for a summary."
@@ -161,9 +162,12 @@ def sections_of(names: Iterable[str], results: Mapping[str, Result]) -> dict[str
 
 
 def arrange(names: Iterable[str], results: Mapping[str, Result]) -> dict[str, list[str]]:
-    """Names of measurements by group, in the order of the report; empty groups are left out."""
-    sections = sections_of(names, results)
+    """Names of measurements by group, in the order of the report; empty groups are left out.
+
+    Measurements without a result are the last of their group.
+    """
+    sections, there = sections_of(names, results), set(dict(results))
     arranged: dict[str, list[str]] = {group: [] for group in GROUPS}
-    for name in sorted(sections, key=lambda name: (sections[name].order, name)):
+    for name in sorted(sections, key=lambda name: (name not in there, sections[name].order, name)):
         arranged[sections[name].group].append(name)
     return {group: inside for group, inside in arranged.items() if inside}

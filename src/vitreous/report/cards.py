@@ -67,10 +67,12 @@ def card(
                 "</section>"]  # fmt: skip
     sentences = guard.lines(f"The findings of {name}", findings, result, models)
     lines += sentences[:1]
-    views = [] if result.table.empty else list(range(len(result.views)))
+    views = [number for number, view in enumerate(result.views) if has_marks(result, view)]
     if views:
-        what = f"Figure 1 of {name}"
+        what = f"Figure {views[0] + 1} of {name}"
         lines += guard.lines(what, figure, result, views.pop(0), guard)
+    elif result.views and not sentences:
+        lines.append('<p class="quiet">There is no number to draw; the table has the reasons.</p>')
     rest = sentences[1:]
     for number in views:
         what = f"Figure {number + 1} of {name}"
@@ -147,6 +149,13 @@ def figure(result: Result, number: int, guard: Guard) -> list[str]:
     if notes := _reading(view):
         lines.append(f'<p class="read">{notes}</p>')
     return [*lines, "</figure>", block(f"chart-{place}", data)]
+
+
+def has_marks(result: Result, view: View) -> bool:
+    """Whether a view has anything to draw: an image, a name, or a number that is one."""
+    rows = result.rows_of(view).table
+    value = view.colour if view.mark == "heatmap" else view.y
+    return not rows.empty and (view.mark == "tiles" or bool(rows[value].notna().any()))
 
 
 def chart_place(place: str, data: str, title: str, still: str = "") -> str:

@@ -54,6 +54,9 @@ async function redraw(place, known, width) {
     known.view?.finalize();
     known.view = drawn.view;
     known.chart = chart;
+    for (const empty of $$("g[role='graphics-symbol']:empty", known.home)) {
+      for (const name of ["role", "aria-roledescription"]) empty.removeAttribute(name); // it has nothing to say
+    }
     listen(place, known);
     if (!performance.getEntriesByName("first chart").length) performance.mark("first chart");
   } catch (error) {
@@ -202,13 +205,14 @@ function cells(spec, panels, width, height) {
   const rows = Math.ceil(panels.length / columns);
   /** Side of a cell that leaves this room beside and below each panel. */
   const side = (beside, below) => Math.min(28, (width / columns - beside - 24) / count, (height ? (height - 44) / rows - below : 560) / count);
-  // closed cards show the names of rows and columns only where they are legible
-  const named = !height || (!spec.concat && side(labels + 20, labels + 26) >= 11);
-  const step = Math.max(1.2, named ? side(labels + 20, height ? labels + 26 : 0) : spec.concat ? side(4, 40) : side(24, 26));
+  // closed cards show the names of columns, and then those of rows, only where they are legible
+  const columnsNamed = !height || (!spec.concat && side(labels + 20, labels + 26) >= 11);
+  const rowsNamed = columnsNamed || (!spec.concat && side(labels + 20, 26) >= 11);
+  const step = Math.max(1.2, rowsNamed ? side(labels + 20, !height ? 0 : columnsNamed ? labels + 26 : 26) : spec.concat ? side(4, 40) : side(24, 26));
   for (const panel of panels) {
     [panel.width, panel.height] = [{ step }, { step }];
     if (step < 24 && panel.layer) panel.layer = panel.layer.filter((layer) => (layer.mark?.type ?? layer.mark) !== "text");
-    for (const axis of [panel.encoding.x.axis, panel.encoding.y.axis]) {
+    for (const [axis, named] of [[panel.encoding.x.axis, columnsNamed], [panel.encoding.y.axis, rowsNamed]]) {
       if (!named) Object.assign(axis, { labels: false, title: spec.concat ? null : axis.title });
       else if (step < 11) axis.labelOverlap = "greedy";
       if (height) axis.labelLimit = labels;

@@ -5,13 +5,13 @@ from __future__ import annotations
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import section_of, sentences_of
 from vitreous.report import attention, models
-from vitreous.report.cards import chart_place, findings, mark_models
+from vitreous.report.cards import chart_place, findings, has_marks, mark_models
 from vitreous.report.guard import Guard
 from vitreous.results import Result
 from vitreous.results.words import escape
 
 SENTENCES = KEY_CHARTS = 3
-MAX_PANELS = 4
+MAX_PANELS = 2
 """Panels of a chart on the first screen."""
 
 
@@ -58,13 +58,15 @@ def key_charts(inspection: Inspection, names: list[str]) -> list[str]:
 
 
 def _covers(result: Result, names: list[str]) -> bool:
-    """Whether a chart concerns half of the models, and has few enough panels to be small."""
+    """Whether a chart concerns half of the models, has marks to compare, and few enough panels."""
     if result.table.empty or not result.views or "model" not in result.table:
         return False
     view = result.views[0]
     if view.facet and result.rows_of(view).table[view.facet].nunique() > MAX_PANELS:
         return False
     present = set(map(str, result.table["model"].unique()))
+    if not has_marks(result, view) or len(result.rows_of(view).table) < 2:
+        return False
     return 2 * sum(name in present for name in names) >= len(names)
 
 

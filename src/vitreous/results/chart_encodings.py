@@ -109,11 +109,28 @@ class Encodings(Drawing):
             scale["domain"] = list(limits)
         elif "x" not in self.view.log:
             scale["padding"] = 8
+            if self.view.mark in ("line", "scatter"):
+                scale["domain"] = self._extent(panel)
         axis: Spec = {"tickCount": 6}
         if limits:
             axis["values"] = [0, 0.2, 0.4, 0.6, 0.8, 1]
         x = {"field": field or column.name, "type": "quantitative", "title": column.title}
         return {**x, "scale": scale, "axis": axis}
+
+    def _extent(self, panel: Panel) -> list[float]:
+        """Return the ends of a linear x axis; a single place is in the middle.
+
+        Vega would label an axis of no length with whole numbers, 0.3 as 0; so it would when only
+        one model is shown.
+        """
+        places = panel.rows[self.view.x].to_numpy(dtype=float)
+        known = places[np.isfinite(places)].tolist()
+        known += [each.value for each in self.view.references if each.axis == "x"]
+        if any(each.axis == "slope" for each in self.view.references):
+            known.append(0.0)
+        low, high = min(known, default=0.0), max(known, default=1.0)
+        around = 0.5 * abs(low) or 1.0
+        return [low, high] if low < high else [low - around, low + around]
 
     def _categories(self, panel: Panel, width: float) -> Spec:
         """Return the encoding of an axis of names, all of which fit if it is that of lying bars."""
@@ -153,11 +170,18 @@ class Encodings(Drawing):
         """Return the encoding of the two ends of an interval."""
         return {"y": self.y(panel, self.view.low), "y2": {"field": self.drawn(self.view.high)}}
 
-    def colour(self, *, stroked: bool = False) -> Spec:
-        """Return the encoding of colours; each layer sets its own opacity.
+    @property
+    def has_many_points(self) -> bool:
+        """Whether a line of any panel has so many points that they would cover it.
 
-        `stroked` has lines in the legend instead of points.
+        Panels share a legend, which then has lines instead of points.
         """
+        if self.view.mark != "line":
+            return False
+        return max((panel.rows[self.view.x].nunique() for panel in self.panels), default=0) > 40
+
+    def colour(self) -> Spec:
+        """Return the encoding of colours; each layer sets its own opacity."""
         if self.scale is None:
             return {"color": {"value": MEASURE_COLOURS[self.theme][0]}}
         column, colours = self.result.column(self.view.colour), list(self.scale.colours)
@@ -171,17 +195,17 @@ class Encodings(Drawing):
             named = False  # the axis leaves it to the legend
         plain: Spec = {"symbolOpacity": 1, **self.label_expression(column.name)}
         if self.scale.shapes:  # without an outline, which would be dashed, too
-            plain |= STROKES if stroked else {"symbolStrokeWidth": 0}
+            plain |= STROKES if self.has_many_points else {"symbolStrokeWidth": 0}
         legend = None if named else plain
         colour = {"field": column.name, "type": "nominal", "title": column.title, "scale": scale}
         return {"color": {**colour, "legend": legend}}
 
-    def dashes(self, *, stroked: bool = False) -> Spec:
+    def dashes(self) -> Spec:
         """Return the encoding of dashes if there are more lines than colours."""
         if self.scale is None or not self.scale.dashes:
             return {}
         dashes = [list(dash) or [1, 0] for dash in self.scale.dashes]
-        return self._second_channel("strokeDash", dashes, stroked)
+        return self._second_channel("strokeDash", dashes)
 
     def shapes(self) -> Spec:
         """Return the encoding of the shapes of points if there are more levels than colours."""
@@ -189,13 +213,13 @@ class Encodings(Drawing):
             return {}
         return self._second_channel("shape", list(self.scale.shapes))
 
-    def _second_channel(self, channel: str, values: list[Any], stroked: bool = False) -> Spec:
+    def _second_channel(self, channel: str, values: list[Any]) -> Spec:
         """Return a channel beside colour; in the same legend, so it has the same title."""
         assert self.scale is not None
         name = self.view.colour
         title = {
             "title": self.result.column(name).title,
-            "legend": self.colour(stroked=stroked)["color"]["legend"],
+            "legend": self.colour()["color"]["legend"],
         }
         scale = {"domain": list(self.scale.levels), "range": values}
         return {channel: {"field": name, "type": "nominal", "scale": scale, **title}}

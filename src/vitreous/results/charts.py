@@ -115,7 +115,7 @@ class _ChartDrawing(Encodings):
             width = height
         draw_marks = {"line": self.line, "scatter": self.scatter, "bar": self.bar}[self.view.mark]
         layers = [*self.bands(panel), *draw_marks(panel, width)]
-        for reference in self.view.references:
+        for reference in self.references(panel):
             layers += self.reference(reference, panel)
         if self.is_turned:
             count = len(self.levels(self.view.x, panel))
@@ -125,8 +125,8 @@ class _ChartDrawing(Encodings):
 
     def line(self, panel: Panel, width: float) -> list[Spec]:
         view = self.view
-        many = panel.rows[view.x].nunique() > 40
-        data, colour = self.rows(panel), self.colour(stroked=many)
+        many = self.has_many_points
+        data, colour = self.rows(panel), self.colour()
         x, y, thin = self.x(panel, width), self.y(panel), bool(view.detail)
         details = [view.detail] if thin else []
         if self.scale and self.scale.ends:  # a ramp does not split lines by itself
@@ -147,7 +147,7 @@ class _ChartDrawing(Encodings):
             layers += self.ribbon(data, panel, place, along)
         stroke = {"type": "line", "strokeCap": "round", "strokeJoin": "round"}
         stroke["strokeWidth"] = 1.3 if thin else 2  # type: ignore[assignment]
-        encoding = {**along, "y": y, **self.dashes(stroked=many)}
+        encoding = {**along, "y": y, **self.dashes()}
         layers.append({"data": data, "mark": stroke, "encoding": encoding})
         dots = {"size": 14 if thin else 30, "opacity": 0 if many else 1}  # 0: for tooltips alone
         layers.append(self.points(data, {"x": x, "y": y, **colour}, shaped=not many, **dots))
@@ -284,7 +284,7 @@ class _ChartDrawing(Encodings):
             place = {"y": self.y(panel, "at")}
             where = {"align": "right", "baseline": "bottom", "dx": -4, "dy": -2}
             if self.is_turned:  # then it is at the top of a line that stands
-                where = {"align": "left", "baseline": "bottom", "dx": 0, "dy": -3}
+                where = {"align": "left", "baseline": "top", "dx": 4, "dy": 2}
             beside = 0 if self.is_turned else "width"
             label = self.label(values, {**place, "x": {"value": beside}}, **where)
         return [{**rule, "encoding": place}, *label]

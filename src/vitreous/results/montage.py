@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.errors import VitreousError
+from vitreous.results.names import short_names
 from vitreous.results.view import View
 
 if TYPE_CHECKING:
     from vitreous.results.result import Result
 
 WIDTH, GAP, WORDS, HEADING = 560, 8, 16, 22
+CHARACTER = 5.6
+"""Width of a character of a label."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ def montage(
     width = min((WIDTH - GAP * (across - 1)) // across, max(wide, 112))
     tile = (width, max(round(width * high / wide), 1))
     words = WORDS if labels else 0
+    short = short_names(labels, max(int(width / CHARACTER), 5))
     corners: list[tuple[int, int]] = []
     headings, y = [], 0
     for part in parts:
@@ -85,7 +89,7 @@ def montage(
         corners,
         across * (tile[0] + GAP) - GAP,
         y - GAP,
-        labels,
+        [short[label] for label in labels],
         headings,
     )
 

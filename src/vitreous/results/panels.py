@@ -17,7 +17,7 @@ import pandas as pd
 from vitreous.palette import PAPERS, Theme
 from vitreous.results.colour_scales import colour_scale, column_levels
 from vitreous.results.names import short_names
-from vitreous.results.view import View, interval_ends
+from vitreous.results.view import Reference, View, interval_ends
 from vitreous.unit_kinds import Kind
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_LANES = 4
 """Maximum number of strips of units along an axis of depth."""
+NEAR = 0.07
+"""Share of the value axis within which the labels of two lines would overlap."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,29 @@ class Drawing:
         if not self.view.free:
             return self.limits
         return value_limits(replace(self.result, table=panel.rows, replicates={}), self.view)
+
+    def references(self, panel: Panel) -> list[Reference]:
+        """Return the lines to compare with.
+
+        Of lines so close that their labels would overlap, the highest has the labels of all.
+        """
+        limits, lines = self.limits_of(panel), list(self.view.references)
+        if not limits or len(lines) < 2 or any(each.axis != "y" for each in lines):
+            return lines
+
+        def height(value: float) -> float:
+            return math.log(max(value, 1e-300)) if "y" in self.view.log else value
+
+        gap = NEAR * (height(limits[1]) - height(limits[0]))
+        lines.sort(key=lambda each: -each.value)
+        top = 0
+        for number, each in enumerate(lines[1:], 1):
+            if height(lines[top].value) - height(each.value) >= gap:
+                top = number
+                continue
+            lines[top] = replace(lines[top], label=f"{lines[top].label}; {each.label}")
+            lines[number] = replace(each, label="")
+        return lines
 
     def levels(self, name: str, panel: Panel | None = None) -> list[Any]:
         """Return the entries of a column that a panel shows, in order."""
@@ -187,7 +212,8 @@ def _panel_title(result: Result, facet: str, level: Any) -> str:
         return level
     column = result.column(facet)
     words = column.label or column.name.replace("_", " ")
-    return f"{words} {level_text(level)} {column.measure}".strip()
+    measure = column.measure.removesuffix("s") if level == 1 else column.measure
+    return f"{words} {level_text(level)} {measure}".strip()
 
 
 def unit_bands(result: Result, rows: pd.DataFrame) -> tuple[Band, ...]:

@@ -109,7 +109,7 @@ class _PlotDrawing(Drawing):
         self.axes(ax, panel)
         self.bands(ax, panel)
         {"line": self.line, "scatter": self.scatter, "bar": self.bar}[self.view.mark](ax, panel)
-        for reference in self.view.references:
+        for reference in self.references(panel):
             self.reference(ax, reference, panel)
 
     def axes(self, ax: Axes, panel: Panel) -> None:

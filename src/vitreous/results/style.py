@@ -56,7 +56,7 @@ def vega(theme: Theme) -> dict[str, Any]:
             "tickColor": ink, "tickOpacity": AXIS, "tickSize": 4,
         },
         "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
-        "axisX": {"grid": False},
+        "axisX": {"grid": False, "labelSeparation": 4},
         "legend": {
             **text, "titleFontWeight": "normal", "labelLimit": 220, "symbolStrokeWidth": 2.5,
             "gradientLength": 140, "gradientThickness": 10, "rowPadding": 4,

@@ -122,7 +122,7 @@ def test_windows_by_size() -> None:
     """As many windows as fit, and at least two."""
     models = {"vit": settled(Transformer(Block(Attention()))), "resnet": resnet()}
     assert inspect(models, window=1)["local_heads"].table["window"].nunique() == 2
-    with pytest.raises(VitreousError, match=r"has 2 heads; there have to be 3"):
+    with pytest.raises(VitreousError, match=r"has 2 heads; it takes 3"):
         inspect(models, window=2)["local_heads"]
 
 

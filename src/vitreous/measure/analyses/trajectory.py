@@ -39,6 +39,8 @@ from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.model_names import BUNDLED, zoo_folder
 from vitreous.results import Column, Reference, Result, View
+from vitreous.results.comparing import bold, code
+from vitreous.results.words import format_number, join_words
 from vitreous.storage.run_folder import Run
 
 __all__ = ["Trajectory"]
@@ -146,6 +148,21 @@ class Trajectory(Analysis):
     )
     limit = 4
     marked = False
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = result.table[result.table["angled"]].dropna(subset="angle")
+        last = rows.groupby("model", sort=False, observed=True).tail(1)
+        angles = [
+            f"{format_number(angle)}° in {bold(model)} (at {code(checkpoint)})"
+            for model, checkpoint, angle in last[["model", "checkpoint", "angle"]].values
+            if angle > 0
+        ]
+        if angles:
+            yield (
+                "Seen from the final weights, the angle between the first checkpoint and the last "
+                f"one before the end is {join_words(angles)}; a straight path has 0°."
+            )
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if not any(True for _ in subject.specimen.parameters()):

@@ -118,7 +118,8 @@ class Accuracy(Probe):
                 f"Whether the row is drawn by rank: where classes are more than {2 * EXTREMES}.",
             ),
         )
-        views = _views(len(self.setting.data.classes), seen)
+        highest = float(table.loc[table["overall"], "high"].max())
+        views = _views(len(self.setting.data.classes), seen, highest)
         return Result(self.name, table, columns, views, replicates=replicates)
 
     def _rows(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
@@ -173,7 +174,8 @@ def _row(subject: Subject, measure: str, name: str, right: Any, count: Any) -> d
     return {"model": subject.name, "measure": measure, "class": name, **ends, "n": int(count)}
 
 
-def _views(classes: int, seen: int) -> tuple[View, ...]:
+def _views(classes: int, seen: int, highest: float) -> tuple[View, ...]:
+    """Return the views; bars that would hardly be seen on an axis up to 1 have a shorter one."""
     overall: tuple[View, ...] = (
         View(
             "bar",
@@ -182,7 +184,7 @@ def _views(classes: int, seen: int) -> tuple[View, ...]:
             colour="measure",
             low="low",
             high="high",
-            limits=(0, 1),
+            limits=(0, 1) if highest > 0.3 else None,
             references=(Reference(1 / classes, "guessing"),),
             where="overall",
             title="Accuracy",

@@ -42,6 +42,8 @@ from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.palette import RAMPS
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
+from vitreous.results.comparing import bold, code, records
+from vitreous.results.words import format_number, plural
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.attention_geometry import AttentionGeometry
 from vitreous.specimen.observe import AttentionMap, Sites
@@ -102,6 +104,22 @@ class AttentionMaps(Pictured):
         "et al. 2021, Fig. 4).",
         order=5,
     )
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        for model, rows in result.table.groupby("model", sort=False, observed=True):
+            means = rows.groupby("unit", sort=False, observed=True)["distance"].mean().dropna()
+            if len(means) < 2:
+                continue
+            images = plural(rows["image"].nunique(), "image")
+            near, far = (
+                f"{format_number(row['distance'])}\u00a0pixels in {code(row['unit'])}"
+                for row in records(means.sort_values().iloc[[0, -1]].reset_index())
+            )
+            yield (
+                f"Layers of {bold(model)} attend over {near} to {far}, mean over heads, patches "
+                f"and {images}."
+            )
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)

@@ -31,7 +31,7 @@ from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View
 from vitreous.results.comparing import bold, records
 from vitreous.results.view import Axis
-from vitreous.results.words import format_estimate, format_number
+from vitreous.results.words import format_number, join_words
 
 __all__ = ["Cost"]
 
@@ -157,19 +157,27 @@ class Cost(Probe):
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
         rows = records(result.table)
-        light = min(rows, key=lambda row: row["gflops"])
         fast = max(rows, key=lambda row: row["value"])
-        speed = format_estimate(fast["value"], fast["low"], fast["high"])
+        speed = f"{format_number(fast['value'])} images per second"
+        passes = f"{format_number(fast['low'])} to {format_number(fast['high'])} in single passes"
+        operations = format_number(min(row["gflops"] for row in rows))
+        light = [bold(row["model"]) for row in rows if format_number(row["gflops"]) == operations]
         if len(rows) == 1:
             yield (
-                f"{bold(light['model'])} needs {format_number(light['gflops'])} GFLOPs per image; "
-                f"here it ran at {speed} images per second."
+                f"{light[0]} needs {operations} GFLOPs per image; here it ran at {speed} "
+                f"({passes})."
             )
             return
+        needs = "needs" if len(light) == 1 else "need"
+        if len(light) < len(rows):
+            fewest = f"{join_words(light)} {needs} the fewest operations, {operations}"
+        else:
+            fewest = f"All models need {operations}"
+        others = [row for row in rows if row is not fast and row["high"] >= fast["low"]]
+        tied = f", tied with {join_words([bold(row['model']) for row in others])}" if others else ""
         yield (
-            f"{bold(light['model'])} needs the fewest operations, {format_number(light['gflops'])} "
-            f"GFLOPs per image; {bold(fast['model'])} was the fastest here, {speed} images "
-            "per second."
+            f"{fewest} GFLOPs per image; {bold(fast['model'])} was the fastest here, {speed} "
+            f"({passes}){tied}."
         )
 
 

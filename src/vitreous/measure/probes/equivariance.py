@@ -36,6 +36,8 @@ from vitreous.measure.probes.variance import variance
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
+from vitreous.results.comparing import bold, mean_by_model, rank_models
+from vitreous.results.words import format_estimate, join_words
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Feature, Sites
 
@@ -119,8 +121,8 @@ class Equivariance(Probe):
             facet="shift",
             references=(Reference(1.0, "unrelated maps"),),
             title="Do features stay where they are?",
-            how_to_read="The same, with the map compared as it is. Near zero a unit does not mind "
-            "where in the image something is, as one wants of the output.",
+            how_to_read="The same, with the map compared as it is. Near zero a unit ignores "
+            "where in the image something is, as the output should.",
         ),
     )
     images: int = 8
@@ -128,6 +130,31 @@ class Equivariance(Probe):
     shifts: tuple[int, ...] = ()
     """Shifts in pixels (default: the smallest that moves all grids of a model by whole
     positions)."""
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        maps = result.table.dropna(subset=["moved", "value"])
+        if maps["shift"].nunique() == 1:
+            yield rank_models(
+                mean_by_model(maps),
+                "Features of {model} follow the image least exactly, with an error of {}, mean "
+                "over units",
+                "those of {model} most exactly, {}",
+                "{models} are tied on how exactly features follow the image, with errors of {} to "
+                "{}",
+                alone="Features of {model} follow the image with an error of {}, mean over units",
+            )
+            return
+        errors = [
+            f"{format_estimate(*mean)} in {bold(model)} after {shift} pixels"
+            for shift, rows in maps.groupby("shift", sort=True, observed=True)
+            for model, mean in mean_by_model(rows).items()
+        ]
+        if errors:
+            yield (
+                "Features follow the image with these errors, mean over units: "
+                f"{join_words(errors)}."
+            )
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         if unit.grid is None or any(

@@ -37,6 +37,8 @@ from vitreous.measure.probe import Batch, Probe, Sums, sum_key
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
+from vitreous.results.comparing import bold
+from vitreous.results.words import format_percent, join_words
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.graph import args, op
 from vitreous.specimen.observe import Sites
@@ -45,6 +47,8 @@ __all__ = ["Filters"]
 
 ACROSS = 4
 """Patches taken of an image in each direction."""
+FIRST = 5
+"""Components whose energy is summed in a sentence."""
 TILE = 96
 """Pixels of a picture: a multiple of most patch sizes, the same for all models, so that they can be
 shown together."""
@@ -168,6 +172,17 @@ class Filters(Probe):
     )
     number: int = 28
     """Number of components."""
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        first = result.table[result.table["component"] <= FIRST].dropna(subset="value")
+        energy = first.groupby("model", sort=False, observed=True)["value"].sum()
+        shares = [f"{format_percent(share)} in {bold(model)}" for model, share in energy.items()]
+        if shares:
+            yield (
+                f"Share of the energy of all filters in the first {FIRST} components: "
+                f"{join_words(shares)}."
+            )
 
     def unsuited(self, subject: Subject) -> str:
         filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])

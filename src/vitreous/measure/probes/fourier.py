@@ -5,7 +5,7 @@
     value(f)     = log(f) - log(0), mean over images
 
 for f on the half diagonal from the centre of the spectrum to its corner, prefix tokens left out, as
-in Park and Kim . The axis is the true one: of a map of 14 x 14 the half diagonal ends at 12/14 =
+in Park and Kim. The axis is the true one: of a map of 14 x 14 the half diagonal ends at 12/14 =
 0.857 π, which the paper's axis calls 1.0 π. Attention lowers the last value, MLPs and convolutions
 raise it.
 

@@ -44,6 +44,9 @@ from vitreous.measure.probes.localisation import MINIBATCH
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate, tabulate
+from vitreous.results.comparing import bold, disjoint
+from vitreous.results.intervals import Interval
+from vitreous.results.words import format_estimate, plural
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.attention_geometry import AttentionGeometry
 from vitreous.specimen.observe import Feature, Sites
@@ -135,6 +138,32 @@ class LocalHeads(Probe):
                 f"Windows of {self.window} heads were asked for; they have at least one."
             )
         self.grams = Grams("unbiased", MINIBATCH)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        changes = []
+        for _, rows in result.table.dropna(subset="value").groupby("pair", sort=False):
+            means = rows.groupby("window", observed=True)[["value", "low", "high"]].mean()
+            local, distant = (
+                Interval(*map(float, means.loc[w])) for w in (means.index[0], means.index[-1])
+            )
+            changes.append((rows.iloc[0], local, distant))
+        if len(changes) == 1:
+            [(row, local, distant)] = changes
+            tied = "" if disjoint(local, distant) else "; the intervals overlap"
+            yield (
+                f"The mean CKA with early units of {bold(row['other_model'])} is "
+                f"{format_estimate(*local)} for the heads of {bold(row['model'])} that attend "
+                f"nearest and {format_estimate(*distant)} for those that attend farthest{tied}."
+            )
+        elif changes:
+            falls = sum(distant.high < local.low for _, local, distant in changes)
+            rises = sum(local.high < distant.low for _, local, distant in changes)
+            yield (
+                "From the heads that attend nearest to those that attend farthest, the mean CKA "
+                f"with early convolutions falls in {falls} of {len(changes)} pairs of models and "
+                f"rises in {rises}."
+            )
 
     @property
     def shard_multiple(self) -> int:
@@ -294,6 +323,6 @@ def _why_not(subject: Subject, window: int | None) -> str:
         )
     least = (window or 1) + 1
     if (unit.heads or 0) < least:
-        heads = unit.heads or "no known number of"
-        return f"Its first attention unit has {heads} heads; there have to be {least}."
+        heads = plural(unit.heads, "head") if unit.heads else "no known number of heads"
+        return f"Its first attention unit has {heads}; it takes {least} to compare."
     return ""

@@ -6,7 +6,7 @@
     contrast  = mean over tokens of  map[t, t] − mean over p ≠ t of map[t, p]
 
 Raghu et al. find that the tokens of a ViT with a class token keep to their places and those of a
-ResNet do not , and that tokens at the edge resemble patches at the edge. HSIC is the unbiased one,
+ResNet do not, and that tokens at the edge resemble patches at the edge. HSIC is the unbiased one,
 of minibatches, and all tokens meet all patches in one matrix product.
 """
 

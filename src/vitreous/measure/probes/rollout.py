@@ -21,7 +21,7 @@ each image beside itself as the rollout of the last layer lights it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -39,6 +39,8 @@ from vitreous.measure.probe import Batch, Sums, sum_key, where
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
+from vitreous.results.comparing import bold
+from vitreous.results.words import format_percent, join_words, plural
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap, Sites
 
@@ -126,6 +128,19 @@ class Rollout(Pictured):
             raise VitreousError(
                 f"Rollout takes the mean or the max over heads, not {self.heads!r}."
             )
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        last = result.table[result.table["tile"]].dropna(subset="value")
+        means = last.groupby("model", sort=False, observed=True)["value"].mean()
+        if means.empty:
+            return
+        shares = [f"{format_percent(share)} in {bold(model)}" for model, share in means.items()]
+        images = plural(last["image"].nunique(), "image")
+        yield (
+            "Through all layers, the effective number of patches that the output depends on is, "
+            f"as a share of all patches, {join_words(shares)} (mean over {images})."
+        )
 
     def unsuited(self, subject: Subject) -> str:
         return super().unsuited(subject) or unrollable(subject.specimen.units)

@@ -6,7 +6,7 @@
 Each image has one value for its class token and one for its spatial tokens (in a convolutional
 network: positions), and the mean over images is reported. Raghu et al. find that in the first half
 of a ViT the class token travels along the skips and the spatial tokens change, later the other way
-round, and that skips matter more in ViTs than in ResNets . A skip that has to change its shape
+round, and that skips matter more in ViTs than in ResNets. A skip that has to change its shape
 counts as what arrives at the sum.
 
 A token to which the branch adds exactly nothing has no ratio and is left out of the mean; one whose
@@ -27,7 +27,8 @@ from vitreous.measure.probe import Batch, PerImageValues, Probe, Updates, sum_ke
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
-from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.comparing import bold, mean_by_model, rank_models
+from vitreous.results.words import join_words
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
 
@@ -171,3 +172,12 @@ class SkipRatio(Probe):
             "{models} are tied on how much skips carry: {} to {} times what branches add",
             alone="In {model}, skips carry {} times what branches add, mean over units",
         )
+        known = result.table.dropna(subset="value")
+        silent = [
+            bold(each) for each in result.table["model"].unique() if each not in set(known["model"])
+        ]
+        if silent:
+            yield (
+                f"Branches of {join_words(silent)} add nothing to their skips, so there is no "
+                "ratio: so do residual networks whose last normalisation begins at zero."
+            )
