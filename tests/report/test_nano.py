@@ -11,6 +11,8 @@ import pytest
 
 from vitreous.commands.inspect_run import load_inspection
 from vitreous.measure import analyses
+from vitreous.measure.analyses import hessian, lesion
+from vitreous.measure.curvature import relief
 from vitreous.measure.engine import _bench
 from vitreous.measure.partial import Numbers
 from vitreous.measure.subject import subjects
@@ -39,6 +41,19 @@ def test_what_the_script_asks_is_there() -> None:
         assert tuple(result.about["models"]) == CHECKPOINTS
         assert result.about["data"]["images"] == limit
         assert {key: result.about["options"][key] for key in options} == options
+
+
+def test_charts_and_columns_are_those_of_the_measurements_today() -> None:
+    """What is stored with numbers would otherwise show what an older version drew."""
+    views = {
+        "hessian": hessian._views(analyses.named("hessian")(**ASKED["hessian"][1])),
+        "landscape": relief.landscape_views(2, 10),
+        "lesion": analyses.named("lesion")(**ASKED["lesion"][1])._views(found["lesion"].table),
+    }
+    columns = {"hessian": hessian, "landscape": relief, "lesion": lesion}
+    for name, result in found.items():
+        assert result.views == views[name], name
+        assert result.columns == columns[name].COLUMNS, name
 
 
 def test_eigenvalues_again() -> None:
