@@ -79,6 +79,7 @@ def verdicts(name: str) -> tuple[list[Verdict], Judgement]:
     with TemporaryDirectory() as folder:
         ZipFile(RESULTS / f"{name}.zip").extractall(folder)
         evidence = load_evidence(Path(folder), approximate=name in WITHOUT_REPLICATES)
+        evidence.options = evidence.options.partition(" --out")[0]  # which is a folder of today
         found = judge(evidence, claims.every_claim())
     return found, Judgement(found, evidence.items)
 

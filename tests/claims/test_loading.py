@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from claims.synthetic import result
+from vitreous.claims import every_claim
 from vitreous.claims.evidence import Evidence
 from vitreous.claims.loading import (
     NO_ROLE,
@@ -19,6 +20,7 @@ from vitreous.claims.loading import (
     load_item,
     unjudged,
 )
+from vitreous.claims.verdicts import judge
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.results import Result
@@ -212,3 +214,18 @@ def test_the_folder_of_a_study_has_all_of_its_items(tmp_path: Path) -> None:
         exhibit(tmp_path / "exhibits" / f"vit-{seed}", facts={"model": "vit", "seed": seed})
     (tmp_path / "exhibits" / "unfinished").mkdir()
     assert [each.seed for each in load_evidence(tmp_path).items] == [0, 1]
+    assert load_evidence(tmp_path).options == ""  # of a study that left no settings
+
+
+def test_a_proposed_command_adds_to_the_study_that_was_judged(tmp_path: Path) -> None:
+    """Without its data and scale the command would train other networks, in another folder."""
+    home = tmp_path / "my study"
+    facts = {"model": "vit", "seed": 2, "data": "npz:mine"}
+    exhibit(home / "exhibits" / "vit", facts=facts, results={})
+    settings = {"data": "npz:mine", "scale": "small", "image": None}
+    (home / "study.json").write_text(json.dumps(settings), encoding="utf-8")
+    [claim] = [each for each in every_claim() if each.id == "HDV-01"]
+    [verdict] = judge(load_evidence(home), [claim])
+    assert verdict.command == (
+        f"vitreous study zoo --data npz:mine --scale small --seeds 3 --out '{home}'"
+    )

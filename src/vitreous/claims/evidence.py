@@ -192,13 +192,19 @@ class Evidence:
         One per model and checkpoint.
     not_judged
         Models that were measured but are no evidence, and why.
+    options
+        Options with which `vitreous study` adds to it.
     """
 
     def __init__(
-        self, items: Iterable[EvidenceItem], not_judged: Mapping[str, str] | None = None
+        self,
+        items: Iterable[EvidenceItem],
+        not_judged: Mapping[str, str] | None = None,
+        options: str = "",
     ) -> None:
         self.items = list(items)
         self.not_judged = dict(not_judged or {})
+        self.options = options
         self._by_data: dict[str, tuple[list[EvidenceItem], Scale]] = {}
         _check_comparable(self.items)
 

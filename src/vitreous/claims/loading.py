@@ -7,10 +7,12 @@ the units of a model: a ConvNeXt is no ResNet."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from vitreous.claims.book_sources import every_book
@@ -32,7 +34,7 @@ from vitreous.storage.atomic_files import Damaged, read_json
 RANDOM = "random weights"
 NO_ROLE = "nothing says what it is; tell with --role, as in --role NAME='vit pool=gap'"
 SAME_ROLE = "it has the role of {first} ({role!r}); tell them apart with --role, as in 'vit size=s'"
-EXHIBITS, INDEX = "exhibits", "exhibit.json"
+EXHIBITS, INDEX, STUDY = "exhibits", "exhibit.json", "study.json"
 REMEASURE = "the same study measures it again"
 CHECKPOINTS = {"initial": "start", "final": ""}
 """What runs call a checkpoint, and what claims do."""
@@ -87,7 +89,8 @@ def load_evidence(
         raise NoSuchPath("folder", str(path), "of saved results or of a study")
     if (home / EXHIBITS).is_dir():
         folders = sorted(index.parent for index in (home / EXHIBITS).glob(f"*/{INDEX}"))
-        return Evidence([load_item(folder, approximate=approximate) for folder in folders])
+        items = [load_item(folder, approximate=approximate) for folder in folders]
+        return Evidence(items, options=_study_options(home, items))
     if not (home / INDEX_NAME).is_file():
         raise VitreousError(
             f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as "
@@ -146,6 +149,18 @@ def load_item(folder: Path, *, approximate: bool = False) -> EvidenceItem:
         )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise Damaged(folder / INDEX, f"{type(error).__name__}: {error}", REMEASURE) from None
+
+
+def _study_options(home: Path, items: Iterable[EvidenceItem]) -> str:
+    """Options with which a study adds to what is in its folder; "" if that is not recorded."""
+    try:
+        settings = json.loads((home / STUDY).read_text(encoding="utf-8"))
+        given = {name: settings.get(name) for name in ("data", "scale", "image")}
+    except (OSError, ValueError, AttributeError):
+        return ""  # the study itself says what is wrong with the file
+    seeds = 1 + max((item.seed for item in items), default=0)
+    given |= {"seeds": seeds if seeds > 1 else None, "out": home}
+    return " ".join(f"--{name} {quote(str(value))}" for name, value in given.items() if value)
 
 
 def _study_remedy(folder: Path, settings: Mapping[str, Any], measurement: str, command: str) -> str:

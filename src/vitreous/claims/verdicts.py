@@ -76,6 +76,8 @@ class Verdict:
         The error, where the check itself failed.
     survives
         Whether the main effect stays certain when those of all claims are judged together (Holm).
+    options
+        Those of the study that the evidence is from.
     """
 
     claim: Claim
@@ -87,6 +89,7 @@ class Verdict:
     notes: tuple[str, ...] = ()
     failed: str = ""
     survives: bool = True
+    options: str = ""
 
     @property
     def judged(self) -> list[Effect]:
@@ -127,7 +130,9 @@ class Verdict:
     @property
     def command(self) -> str:
         """The command that would supply what is missing."""
-        return self.claim.command if self.missing or not self.measured else ""
+        if self.measured and not self.missing:
+            return ""
+        return f"{self.claim.command} {self.options}".rstrip()
 
 
 def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
@@ -143,7 +148,8 @@ def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
     >>> len(verdicts) == len(every_claim())
     True
     """
-    return _correct([_guarded(evidence, claim) for claim in claims])
+    verdicts = [_guarded(evidence, claim) for claim in claims]
+    return _correct([replace(verdict, options=evidence.options) for verdict in verdicts])
 
 
 def _guarded(evidence: Evidence, claim: Claim) -> Verdict:
