@@ -87,6 +87,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("anatomy", "requires an argument"),
         ("doctor --debug=perhaps", "into bool"),
         ("anatomy resnet18 --imag 3", "Unknown option"),
+        ("data photos --image 48 96", "Nothing takes '96'; `vitreous data --help` says"),
         (
             "anatomy resnet18 --image big",
             "--image takes a side (224), height and width (224x160) or channels, height",

@@ -13,7 +13,7 @@ from inspect import signature
 from io import TextIOWrapper
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from vitreous import __version__
 from vitreous.commands.anatomy import show_anatomy
@@ -109,6 +109,12 @@ def _complain_of(error: Exception, tokens: Sequence[str]) -> int:
         settings = FIELDS if tokens[:1] == ("train",) else ()
         complain(for_command_line(str(error), _option_names(tokens), settings))
         return error.code
+    if isinstance(error, UnusedCliTokensError):
+        complain(
+            f"Nothing takes {' '.join(map(repr, error.unused_tokens or ()))}; "
+            f"`vitreous {' '.join(tokens[:1])} --help` says how many values each option has."
+        )
+        return 2
     if isinstance(error, CycloptsError):
         complain(" ".join(str(error).split()))
         return 2

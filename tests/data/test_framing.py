@@ -109,7 +109,7 @@ def test_arrays_are_framed_as_well(tmp_path: Path) -> None:
         ),
         (
             Framing((224, 160), 0.5, "center"),
-            "shorter side to 448x320 (bilinear), middle 224x160",
+            "resized to cover 448x320 (bilinear), middle 224x160",
         ),
         (Framing((64, 64), 1.0, "squash", "box"), "both sides to 64x64 (box)"),
         (Framing((64, 64), 0.5, "border"), "longer side to 128 (bicubic), padded to 64x64"),

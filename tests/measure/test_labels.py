@@ -226,7 +226,7 @@ def test_models_with_other_numbers_are_left_out(tmp_path: Path) -> None:
     [
         ("cat\ndog\ncat\n", "has cat twice"),
         ("cat\n\ndog", "has a class without a name"),
-        ("", "has a class without a name"),
+        ("", "names no classes"),
     ],
 )
 def test_lists_of_names_that_are_none(content: str, sentence: str, tmp_path: Path) -> None:

@@ -132,9 +132,9 @@ def test_accuracy_equals_timms_on_the_same_files(photos: Path) -> None:
         assert row["value"].item() == pytest.approx((scores.argmax(1) == labels).float().mean())
     said = {name: found.about["models"][name]["preprocessing"] for name in models}
     assert said == {
-        "vit": "shorter side to 71x106 (bilinear), middle 64x96; mean 0.5 0.5 0.5, "
+        "vit": "resized to cover 71x106 (bilinear), middle 64x96; mean 0.5 0.5 0.5, "
         "std 0.5 0.5 0.5 (timm)",
-        "cnn": "shorter side to 73x109 (bilinear), middle 64x96; mean 0.485 0.456 0.406, "
+        "cnn": "resized to cover 73x109 (bilinear), middle 64x96; mean 0.485 0.456 0.406, "
         "std 0.229 0.224 0.225 (timm)",
     }
 

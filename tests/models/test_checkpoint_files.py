@@ -4,8 +4,10 @@ checkpoint is refused in one sentence."""
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -146,13 +148,21 @@ def test_a_folder_that_timm_saved(tmp_path: Path) -> None:
     assert_same(load_model(f"local-dir:{tmp_path}"), model)
 
 
+def a_zip() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("weight.npy", b"numbers")
+    return content.getvalue()
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
         (b"", "is empty"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a pointer of Git LFS"),
         (b"\x89HDF\r\n\x1a\n" + bytes(100), "is neither safetensors nor written by torch.save"),
-        (b"PK\x03\x04" + bytes(100), "cannot be read as weights"),
+        (b"PK\x03\x04" + bytes(100), r"cannot be read as weights \(its end is missing\)"),
+        (a_zip(), "it is a zip that torch.save has not written"),
         (b"\x10" + bytes(7) + b'{"a": nonsense}}', "is damaged"),
         (b"\x80\x02}q\x00.", "cannot be read as weights|holds more than tensors"),
     ],

@@ -22,6 +22,7 @@ import timm
 import torch
 import torchvision
 import transformers
+from PIL import Image
 
 import vitreous
 from vitreous.cli import main
@@ -153,6 +154,7 @@ def test_every_entry_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     torch.save(Bomb(touch, str(mark)), download)
     module = timm.create_model("test_vit")
     how: dict[str, Any] = {"limit": 4}
+    few = vitreous.data.load("world:shapes", split="test", size=10)
     ways: dict[str, Callable[[], object]] = {
         "open": lambda: vitreous.open("test_vit", weights=file),
         "open a module": lambda: vitreous.open(module, weights=file),
@@ -161,6 +163,11 @@ def test_every_entry_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ),
         "analyse": lambda: vitreous.analyse(
             "test_vit", "world:shapes", "lesion", weights=[file], **how
+        ),
+        "show": lambda: vitreous.show("test_vit", torch.zeros(3, 32, 32), weights=file),
+        "live": lambda: vitreous.live("test_vit", "world:shapes", weights=file, **how),
+        "train": lambda: vitreous.train(
+            "test_vit", few, test=few, weights=file, out=tmp_path / "t"
         ),
         "a key of it": lambda: vitreous.open("test_vit", weights=f"{file}@state_dict"),
         "torchvision": lambda: vitreous.open("tv:squeezenet1_1", weights=file),
@@ -185,7 +192,13 @@ def test_every_entry_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     "command",
-    ["anatomy test_vit", "inspect test_vit --limit 4 --out r.html", "lesion test_vit --limit 4"],
+    [
+        "anatomy test_vit",
+        "inspect test_vit --limit 4 --out r.html",
+        "lesion test_vit --limit 4",
+        "live test_vit --limit 4",
+        "show test_vit photo.png",
+    ],
 )
 def test_every_command(
     command: str,
@@ -196,6 +209,7 @@ def test_every_command(
     monkeypatch.chdir(tmp_path)
     mark = tmp_path / "exploded"
     torch.save(checkpoint(Bomb(touch, str(mark))), "last.pth")
+    Image.new("RGB", (32, 32)).save("photo.png")
     with pytest.raises(SystemExit) as end:
         main([*command.split(), "--weights", "last.pth"])
     assert end.value.code == 2

@@ -33,7 +33,7 @@ from vitreous.report.judgement import Judgement, warnings
 from vitreous.report.path import check_report_path
 from vitreous.report.verdicts import SIGNS
 from vitreous.results.latex import escape_latex, latex_number, latex_table
-from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 
 COLOURS = {
     "reproduced": "green",
@@ -119,7 +119,7 @@ def _write(path: Path, judgement: Judgement, guard: Guard) -> None:
         text = TABLES[ending](judgement.verdicts)
         with explain_write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_bytes(path, text.encode())
         return
     from vitreous.report.page import write  # charts come with it, which a table does not need
 
@@ -214,7 +214,7 @@ def _cells(verdict: Verdict, everything: bool) -> list[Text]:
     if main is not None and isfinite(main.measured.value):
         effect = _interval_text(main) + ONCE * verdict.seen_once
         if main.share_of_paper is not None:
-            share = f"{main.share_of_paper:.0%} of paper"
+            share = f"{round(main.share_of_paper, 2) + 0.0:.0%} of paper"  # and not -0%
     return [Text(f"  {claim.id}", "cyan"), sentence, Text(effect), Text(share, "dim")]
 
 

@@ -83,8 +83,9 @@ class Framing:
             return f"middle resized to {into} ({self.interpolation})"
         # timm resizes for sides that differ with its own default, whatever the model declares
         filter_name = self.interpolation if height == width else "bilinear"
-        side = str(scaled[0]) if height == width else f"{scaled[0]}x{scaled[1]}"
-        return f"shorter side to {side} ({filter_name}), middle {into}"
+        if height == width:
+            return f"shorter side to {scaled[0]} ({filter_name}), middle {into}"
+        return f"resized to cover {scaled[0]}x{scaled[1]} ({filter_name}), middle {into}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for provenance."""

@@ -41,8 +41,10 @@ def read_class_names(given: ClassNames) -> tuple[str, ...]:
         given = [numbered[number] for number in range(len(numbered))]
     names = tuple(str(name).strip() for name in given)
     twice = sorted({name for name in names if names.count(name) > 1})
-    if twice or not names or "" in names:
+    if twice or not any(names) or "" in names:
         problem = f"has {enumerate_few(twice)} twice" if twice else "has a class without a name"
+        if not any(names):
+            problem = "names no classes"
         raise VitreousError(f"{where!r} {problem}; give one name for each class of the model.")
     return names
 
@@ -53,7 +55,7 @@ def _read_names(path: Path) -> Sequence[str] | Mapping[Any, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
+        why = getattr(error, "strerror", None) or "it is not a text file"
         raise VitreousError(f"Cannot read the class names in {str(path)!r}: {why}.") from None
     if path.suffix != ".json":
         return text.strip("\n").split("\n")

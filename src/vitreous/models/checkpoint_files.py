@@ -18,6 +18,7 @@ import json
 import pickle
 import re
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import shorten
@@ -148,8 +149,10 @@ def _read_torch(path: Path) -> Any:
             warnings.simplefilter("ignore")  # about pickle protocols
             return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        if calls:
-            problem = f"calls {calls[0]} as it loads, which could run any code"
+        # calls into modules such as os are refused by torch before our stand-in sees them
+        blocked = re.findall(r"unsupported GLOBAL (\S+) whose module", str(error))
+        if asked := calls or blocked:
+            problem = f"calls {asked[0]} as it loads, which could run any code"
         else:
             problem = f"holds more than tensors ({_cause(error)})"
         _refuse(
@@ -162,14 +165,26 @@ def _read_torch(path: Path) -> Any:
             _refuse(path, "is TorchScript", f"save its weights: {EXPORT}")
         _refuse(
             path,
-            f"cannot be read as weights ({type(error).__name__}: {_first_line(error)})",
+            f"cannot be read as weights ({_damage(path, error)})",
             f"copy it again, or save the weights with {EXPORT}",
         )
 
 
+def _damage(path: Path, error: Exception) -> str:
+    """What is wrong with a file, without the words of torch's reader of zip files."""
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":
+            return f"{type(error).__name__}: {_first_line(error)}"
+    if not zipfile.is_zipfile(path):
+        return "its end is missing"
+    with zipfile.ZipFile(path) as archive:
+        pickled = any(name.endswith("data.pkl") for name in archive.namelist())
+    return "it is damaged" if pickled else "it is a zip that torch.save has not written"
+
+
 def _cause(error: Exception) -> str:
     """What torch refused, out of its page of advice."""
-    found = re.search(r"WeightsUnpickler error: (.*)", str(error))
+    found = re.search(r"WeightsUnpickler error:\s*(.*)", str(error))
     text = found[1] if found else _first_line(error)
     text = text.removeprefix("Unsupported global: ").split(" was not an allowed")[0]
     return shorten(text, 160, placeholder=" …").rstrip(".:;")

@@ -165,6 +165,13 @@ def _only_pickles(folder: str) -> bool:
     return path.is_dir() and any(path.glob("*.bin")) and not any(path.glob("*.safetensors"))
 
 
+def _pickled(name: str) -> VitreousError:
+    return VitreousError(
+        f"The weights of {name!r} are a pickle that holds more than tensors, and Vitreous "
+        "never runs a pickle; convert them to safetensors."
+    )
+
+
 @contextmanager
 def safe_loading(name: str, *, hub: bool, no_folder: str = "") -> Iterator[None]:
     """Inside, nothing is unpickled, no hub is waited for, and errors are one sentence.
@@ -182,15 +189,14 @@ def safe_loading(name: str, *, hub: bool, no_folder: str = "") -> Iterator[None]
     except VitreousError:
         raise
     except pickle.UnpicklingError as error:
-        raise VitreousError(
-            f"The weights of {name!r} are a pickle that holds more than tensors, and Vitreous "
-            "never runs a pickle; convert them to safetensors."
-        ) from error
+        raise _pickled(name) from error
     except URLError as error:
         raise VitreousError(
             f"The weights of {name!r} could not be downloaded ({error.reason})."
         ) from error
     except Exception as error:  # a foreign configuration can break any part of a library
+        if "weights_only" in str(error):  # timm says so itself, in words about its own options
+            raise _pickled(name) from error
         if hub and isinstance(error, OSError) and not reachable():
             why = "its files are not in the local cache and the model hub cannot be reached"
         else:

@@ -204,7 +204,8 @@ def _timm(
     theirs = {word: options[ours] for word, ours in registry.TIMM_WORDS.items() if ours in options}
     if classes is not None:
         theirs["num_classes"] = classes
-    with safe_loading(name, hub=pretrained or source in ("hf-hub", "hf_hub")):
+    hub = source != "local-dir" and (pretrained or source in TIMM_SOURCES)
+    with safe_loading(name, hub=hub):
         try:
             return timm.create_model(name, pretrained=pretrained, img_size=image, **theirs)
         except TypeError as error:  # a network that takes images of any size has no such argument
@@ -369,6 +370,10 @@ def _not_a_run(where: str, path: Path) -> VitreousError:
     """An error that says what a path is instead of a run."""
     if not path.exists():
         return NoSuchPath("file or folder", where)
+    if path.suffix == ".py":
+        return VitreousError(
+            f"{where!r} is a file of code; name the class or function in it as well: {where}:NAME."
+        )
     if path.is_file():
         return VitreousError(
             f"{where!r} holds weights but not the model they belong to; name the model and give "

@@ -30,7 +30,7 @@ from vitreous.measure.subject import Model, Subject, logits, subjects
 from vitreous.palette import Theme
 from vitreous.report.path import check_figure_path
 from vitreous.results.weight_origin import untrained_words
-from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 from vitreous.validation import check_ranges
 
 if TYPE_CHECKING:
@@ -124,9 +124,12 @@ class Shown:
         check_figure_path(out)
         figure = self.figure if theme == "light" else self.plot(theme)[0]
         notes = {"Comment": mark} if mark and out.suffix.lower() == ".png" else None
-        with explain_write_errors(out), _any_script():
+        with explain_write_errors(out):
             out.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(out, dpi=200, metadata=notes)
+        content = BytesIO()
+        with _any_script():
+            figure.savefig(content, format=out.suffix[1:].lower(), dpi=200, metadata=notes)
+        write_bytes(out, content.getbuffer())  # whole or not at all
         return out
 
     def _repr_png_(self) -> bytes:

@@ -212,10 +212,12 @@ class Run:
         with hold_lock(self.folder / ".lock", activity):
             free = shutil.disk_usage(self.folder).free
             if free < need:
+                fewer = ""
+                if activity == "training":
+                    fewer = ", or keep fewer weights (--set keep=none)"
                 raise VitreousError(
                     f"The run needs about {need >> 20} MiB in {str(self.folder)!r} and "
-                    f"{free >> 20} MiB are free: "
-                    "make room, choose another --out, or keep fewer weights (--set keep=none)."
+                    f"{free >> 20} MiB are free: make room, or choose another --out{fewer}."
                 )
             for folder in (self.folder, self.folder / "weights"):
                 remove_partial_files(folder)
