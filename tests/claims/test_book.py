@@ -13,6 +13,7 @@ from vitreous.claims.book import Book, CheckFailed, find_claim
 from vitreous.claims.effects import Effect, more, noted
 from vitreous.claims.evidence import Evidence, Query, Rows, reads
 from vitreous.claims.preconditions import Precondition
+from vitreous.claims.quantity import Quantity
 from vitreous.claims.readings import accuracy, variances
 from vitreous.claims.verdicts import judge
 from vitreous.errors import UnknownName, VitreousError
@@ -136,6 +137,11 @@ def test_a_check_without_a_text_names_the_nearest(tmp_path: Path) -> None:
         (CLAIM + 'large = "yes"\n', "has large = 'yes', and that has to be true or false"),
         (CLAIM.replace('"Fig. 1"', "1"), "has place = 1, and that has to be text in quotes"),
         (CLAIM + "requires = 3\n", "has requires = 3, and that has to be a list"),
+        (CLAIM + "value = nan\n", "has value = nan, and that has to be finite"),
+        (
+            CLAIM + 'task = "SYN-Q"\n',
+            r"no task of \[ABC-01\] in abc\.toml 'SYN-Q'",
+        ),
     ],
 )
 def test_a_table_that_is_not_that_of_a_claim(tmp_path: Path, table: str, says: str) -> None:
@@ -156,6 +162,10 @@ def test_a_table_that_is_not_that_of_a_claim(tmp_path: Path, table: str, says: s
         ("{accuracy = 80, of = 3}", "The precondition 'accuracy' of ABC-01: .* no model .*'3'"),
         ("{accuracy = 80, of = 'vitt'}", "'accuracy' of ABC-01: .*'vitt'. Did you mean vit"),
         ("{steps = 8, of = ['vit', 'vit pol=gap']}", "no fact 'pol'. Did you mean pool"),
+        ("{accuracy = 'much', of = 'vit'}", "'accuracy' of ABC-01 takes a number, not 'much'"),
+        ("{classes = true}", "'classes' of ABC-01 takes a number, not True"),
+        ("{decay = 3, of = 'vit'}", "'decay' of ABC-01 takes text in quotes, not 3"),
+        ("{real = 'yes'}", "'real' of ABC-01 takes true, not 'yes'"),
     ],
 )
 def test_a_precondition_that_there_is_not(tmp_path: Path, requires: str, says: str) -> None:
@@ -204,6 +214,27 @@ def no_effect(models: Query) -> Iterator[Effect]:
     yield accuracy(models("vit"))  # type: ignore[misc]
 
 
+def own_error(models: Query) -> Iterator[Effect]:
+    yield from ()
+    raise VitreousError("This finding needs a scale.")
+
+
+def old_word(models: Query) -> Iterator[Effect]:
+    yield more("of its warm-up", accuracy(models("vit", moment="warmup")))
+
+
+def no_quantity(models: Query) -> Iterator[Effect]:
+    yield more("a number", 3.0)  # type: ignore[arg-type]
+
+
+def no_size(models: Query) -> Iterator[Effect]:
+    yield more("ratio", Quantity.exactly(2.0), 1.0, paper=0.0)
+
+
+def no_number(models: Query) -> Iterator[Effect]:
+    yield more("number", Quantity.exactly(2.0), matters=float("nan"))
+
+
 def nothing(models: Query) -> Iterator[Effect]:
     return None  # type: ignore[return-value]
 
@@ -215,6 +246,11 @@ def nothing(models: Query) -> Iterator[Effect]:
         (unknown_model, "The check of ABC-01 failed: .*'vitt'. Did you mean vit"),
         (division, r"ABC-01 failed: ZeroDivisionError: .* \(test_book\.py, line \d+\)\.$"),
         (no_effect, "ABC-01 failed: TypeError: it yields Quantity.* which is no Effect"),
+        (own_error, r"The check of ABC-01 failed: This finding needs a scale\.$"),
+        (old_word, "ABC-01 failed: There is no fact 'moment'. It is called 'checkpoint' now"),
+        (no_quantity, r"TypeError: an effect takes a Quantity, not 3\.0 \(test_book\.py"),
+        (no_size, r"ValueError: the paper has 0, and a ratio is above zero \(test_book\.py"),
+        (no_number, "ValueError: an effect takes a finite number as matters, not nan"),
         (nothing, "ABC-01 failed: TypeError: it returns None, and a check yields effects"),
     ],
 )
