@@ -70,7 +70,7 @@ def test_sentences_on_chance() -> None:
     once = of(more("main", known(1.0, 0.1, trainings=1)))
     assert sentences_on_chance([once]) == [
         "Of 1 main effect 1 is certain; by chance alone we would expect at most 0.1.",
-        "1 are seen once: they rest on fewer than 3 trainings.",
+        "1 is seen once: it rests on fewer than 3 trainings.",
     ]
     assert sentences_on_chance([verdict(computed, exact(one=0.0, other=0.0))]) == []
 

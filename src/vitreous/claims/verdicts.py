@@ -325,5 +325,6 @@ def sentences_on_chance(verdicts: Sequence[Verdict]) -> list[str]:
             f"{', '.join(lost)}."
         )
     if once:
-        sentences.append(f"{once} are seen once: they rest on fewer than {ENOUGH_SEEDS} trainings.")
+        seen = "is seen once: it rests" if once == 1 else "are seen once: they rest"
+        sentences.append(f"{once} {seen} on fewer than {ENOUGH_SEEDS} trainings.")
     return sentences
