@@ -28,6 +28,7 @@ from vitreous.claims.quantity import replicates_from_interval
 from vitreous.claims.verdicts import Verdict, judge
 from vitreous.cli import main
 from vitreous.commands.judge import (
+    choose_claims,
     parse_ids,
     print_verdicts,
     verdict_rows,
@@ -106,6 +107,9 @@ def test_only_some(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("2 claims, 1 of them measured. 1 reproduced.")
     assert "Missing: fourier of vit" in out, "what is asked for by name is always shown"
     assert parse_ids("vit-02, HDV-26,VIT-02") == ["VIT-02", "HDV-26"]
+    chosen = [claim.id for claim in choose_claims(claims.every_claim(), "vit-02,CVT,vit-02")]
+    assert chosen[0] == "VIT-02"
+    assert len(chosen) == 1 + sum(claim.id.startswith("CVT-") for claim in claims.every_claim())
 
 
 def test_all_prints_what_was_not_decided(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

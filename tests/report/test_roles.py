@@ -14,7 +14,9 @@ from report.test_judge import run
 from vitreous.claims.evidence import Evidence
 from vitreous.claims.facts import describe_facts, parse_roles, role_of_build
 from vitreous.claims.loading import NO_ROLE, SAME_ROLE, evidence_of
+from vitreous.commands.judge import why_not_judged
 from vitreous.errors import VitreousError
+from vitreous.measure.inspection import Inspection
 from vitreous.results import Column, Result
 
 
@@ -77,6 +79,13 @@ def test_only_models_that_are_known_are_judged() -> None:
     results = looked_at(ours={"name": "vit_ti/4", "pool": "gap"}, vit=None, resnet50=None)
     assert roles_of(evidence_of(results)) == {"ours": "vit pool=gap"}
     assert evidence_of(results).not_judged == {"vit": NO_ROLE, "resnet50": NO_ROLE}
+    inspection = Inspection(results)
+    assert why_not_judged(inspection, {}) == (
+        "Nothing says what it is; tell with --role, as in --role NAME='vit pool=gap': vit and "
+        "resnet50. No finding is judged on them."
+    )
+    told = {"vit": "vit", "resnet50": "resnet"}
+    assert why_not_judged(inspection, told).startswith("No finding can be judged")
 
 
 def test_a_role_says_what_a_model_is_and_overrules_its_build() -> None:

@@ -80,7 +80,8 @@ def judge_claims(
     folder
         Folder of a study or of an inspection.
     only
-        Ids of findings, separated by commas (default: all).
+        Ids of findings, or keys of papers and books (HDV, MINE), separated by commas (default:
+        all).
     role
         What a model of an inspection is in the words of claims, NAME='vit pool=gap'; may be
         repeated (default: what its run records).

@@ -188,7 +188,7 @@ def _write(
 
     # numpy, pandas and Altair come with these
     from vitreous.claims.facts import parse_roles
-    from vitreous.commands.judge import judge_inspection, note_failures
+    from vitreous.commands.judge import judge_inspection, note_failures, why_not_judged
     from vitreous.report import write
     from vitreous.report.judgement import summary_text
     from vitreous.report.terminal_summary import terminal_summary
@@ -196,10 +196,9 @@ def _write(
     out, others = output.path, []
     if options.results is not None:
         others.append(inspection.save(options.results))
+    roles = parse_roles(options.role)
     judgement = guard.run(
-        "The verdicts",
-        lambda: judge_inspection(inspection, parse_roles(options.role)),
-        lambda _: None,
+        "The verdicts", lambda: judge_inspection(inspection, roles), lambda _: None
     )
     if judgement is not None:
         note_failures(judgement.verdicts, guard)
@@ -208,6 +207,9 @@ def _write(
     if judgement is not None:
         what = "The verdicts on the terminal"
         screen.print(guard.run(what, lambda: Text(summary_text(judgement)), Text))
+    elif options.book:  # whoever names a book waits for its verdicts
+        why = why_not_judged(inspection, roles)
+        screen.print(why, highlight=False, markup=False, soft_wrap=True)
     write(
         inspection, out, figures=options.figures, judgement=judgement, guard=guard,
         mark=output.mark,

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vitreous import claims
-from vitreous.claims.book import find_claim
+from vitreous.claims.book import Claim, find_claim
 from vitreous.claims.effects import Effect
 from vitreous.claims.facts import parse_roles
 from vitreous.claims.loading import add_control, evidence_of, load_evidence
@@ -70,7 +70,7 @@ def judge_folder(
     folder
         Of a study or of an inspection.
     only
-        Ids of claims, separated by commas (default: all).
+        Ids of claims, or keys of papers and books, separated by commas (default: all).
     roles
         What models are, as `NAME=FACTS`.
     out
@@ -85,7 +85,7 @@ def judge_folder(
     for path in out:
         _check_ending(path)
     every = claims.every_claim()
-    wanted = every if only is None else [find_claim(every, id) for id in parse_ids(only)]
+    wanted = every if only is None else choose_claims(every, only)
     evidence = load_evidence(folder, parse_roles(roles), approximate=approximate)
     for sentence in warnings(evidence.not_judged):
         console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
@@ -141,6 +141,15 @@ def parse_ids(text: str) -> list[str]:
     return ids
 
 
+def choose_claims(every: Sequence[Claim], text: str) -> list[Claim]:
+    """Return the claims that `HDV-26,REG` names: by id, or all of a paper or book by its key."""
+    chosen: dict[str, Claim] = {}
+    for id in parse_ids(text):
+        of_paper = [claim for claim in every if claim.paper.key.upper() == id]
+        chosen |= {claim.id: claim for claim in of_paper or [find_claim(every, id)]}
+    return list(chosen.values())
+
+
 def judge_inspection(inspection: Inspection, roles: Mapping[str, str]) -> Judgement | None:
     """Judge all claims on an inspection; None if it has the main effect of none of them."""
     evidence = evidence_of(inspection, roles)
@@ -150,6 +159,13 @@ def judge_inspection(inspection: Inspection, roles: Mapping[str, str]) -> Judgem
     judgement = Judgement(verdicts, evidence.items, inspected=True)
     shown = any(v.main is not None and isfinite(v.main.measured.value) for v in verdicts)
     return judgement if shown else None
+
+
+def why_not_judged(inspection: Inspection, roles: Mapping[str, str]) -> str:
+    """Return why `judge_inspection` judges nothing: what its models are is not known, or they lack
+    the measurements that claims read."""
+    reasons = warnings(evidence_of(inspection, roles).not_judged)
+    return " ".join(reasons) or "No finding can be judged: none reads what was measured."
 
 
 def print_verdicts(
