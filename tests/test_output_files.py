@@ -178,5 +178,6 @@ def test_folders_are_checked_as_well_and_a_folder_is_no_file() -> None:
     with pytest.raises(VitreousError, match="'file' is a file, not a folder"):
         check_writable(Path("r.html"), None, Path("file"))
     Path("r.html").mkdir()
-    with pytest.raises(VitreousError, match=r"'r.html' is a folder; name a file, for example 'r.html/report"):
+    told = r"'r.html' is a folder; name a file, for example 'r.html/report"
+    with pytest.raises(VitreousError, match=told):
         check_writable(Path("r.html"))

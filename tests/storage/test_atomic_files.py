@@ -36,7 +36,7 @@ TENSORS = {
     "none": torch.zeros(0, 4), "turned": torch.arange(6.0).reshape(2, 3).T,
     "long": torch.tensor([2**62]),
 }  # fmt: skip
-TEXT = st.text(st.sampled_from('a:, {}[]0"\'\\/\n\r\t\b\f\x00\x1f\x7fé\u2028\ufeff\ud7ff😀'))
+TEXT = st.text(st.sampled_from("a:, {}[]0\"'\\/\n\r\t\b\f\x00\x1f\x7fé\u2028\ufeff\ud7ff😀"))
 """What JSON escapes, what readers take for the end of a line or of a value, and a few letters."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
