@@ -17,6 +17,7 @@ from vitreous.report.packing import block, chart_data, compact_json
 from vitreous.report.papers import link_papers
 from vitreous.report.static_charts import static_chart
 from vitreous.results import Result, View
+from vitreous.results.panels import has_marks
 from vitreous.results.words import escape, format_number, join_words, plural
 
 ROWS = 8
@@ -149,13 +150,6 @@ def figure(result: Result, number: int, guard: Guard) -> list[str]:
     if notes := _reading(view):
         lines.append(f'<p class="read">{notes}</p>')
     return [*lines, "</figure>", block(f"chart-{place}", data)]
-
-
-def has_marks(result: Result, view: View) -> bool:
-    """Whether a view has anything to draw: an image, a name, or a number that is one."""
-    rows = result.rows_of(view).table
-    value = view.colour if view.mark == "heatmap" else view.y
-    return not rows.empty and (view.mark == "tiles" or bool(rows[value].notna().any()))
 
 
 def chart_place(place: str, data: str, title: str, still: str = "") -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import section_of, sentences_of
 from vitreous.report import attention, models
-from vitreous.report.cards import chart_place, findings, has_marks, mark_models
+from vitreous.report.cards import chart_place, findings, mark_models
 from vitreous.report.guard import Guard
 from vitreous.results import Result
+from vitreous.results.panels import has_marks
 from vitreous.results.words import escape
 
 SENTENCES = KEY_CHARTS = 3

@@ -164,6 +164,13 @@ class Drawing:
         return self.result.column(name).kind == "quantity"
 
 
+def has_marks(result: Result, view: View) -> bool:
+    """Whether a view has anything to draw: an image, a name, or a number that is one."""
+    rows = result.rows_of(view).table
+    value = view.colour if view.mark == "heatmap" else view.y
+    return not rows.empty and (view.mark == "tiles" or bool(rows[value].notna().any()))
+
+
 def rows_to_draw(result: Result, view: View) -> Result:
     """Return the result with the rows that a view shows; for a matrix, with their means."""
     result = result.rows_of(view)
