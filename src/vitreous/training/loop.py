@@ -139,7 +139,7 @@ def train(
     """
     where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
-    data, test = prepare.prepare_images(data, test)
+    data, test = prepare.prepare_images(data, test, recipe)
     network, described = prepare.prepare_model(model, data, recipe, seed, pretrained, weights)
     identity = prepare.run_identity(described, data, test, recipe, seed, teacher)
     title = prepare.run_title(identity)

@@ -25,7 +25,9 @@ from vitreous.storage.fingerprints import checksum, fingerprint
 from vitreous.training.adapt import adapt
 
 
-def prepare_images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, Dataset]:
+def prepare_images(
+    data: Dataset | str, test: Dataset | None, recipe: Recipe
+) -> tuple[Dataset, Dataset]:
     """Load and check training and test images; both get the training images' mean and std."""
     if isinstance(data, str):
         name, data = data, load_data(data)
@@ -46,6 +48,11 @@ def prepare_images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, 
         )
     if bool((data.labels < 0).any()):
         raise VitreousError(f"The images of {data.name!r} have no labels to learn from.")
+    if len(data.classes) < 2 and recipe.objective != "masked":
+        raise VitreousError(
+            f"All images of {data.name!r} are of one class, {', '.join(data.classes)!r}: there is "
+            "nothing to tell apart. Training needs a folder of pictures for each class."
+        )
     return data, replace(test, mean=data.mean, std=data.std)
 
 

@@ -70,7 +70,7 @@ def train_seeds(
         raise VitreousError(f"seeds are different whole numbers, at least one, not {tuple(seeds)}.")
     where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
-    data, test = prepare.prepare_images(data, test)
+    data, test = prepare.prepare_images(data, test, recipe)
     data, test = prepare.move_to_gpu(data, where), prepare.move_to_gpu(test, where)
     compile = where.type == "cuda" if compile is None else compile
     with defer_interrupts() as stop, contextlib.ExitStack() as stack:
