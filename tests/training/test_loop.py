@@ -256,7 +256,7 @@ def test_a_disk_that_fills_up_keeps_the_last_state(
         ({"data": images(0)}, "0 training and 31 test images"),
         (
             {"data": images(9, classes=1), "test": images(9, "test", classes=1)},
-            "are of one class, '0': there is nothing to tell apart",
+            "are of one class, 'class 0': there is nothing to tell apart",
         ),
         ({"recipe": "fats"}, "There is no recipe 'fats'. Did you mean fast"),
         ({"model": "vit_nanno"}, "There is no model 'vit_nanno'. Did you mean"),
