@@ -267,7 +267,7 @@ def test_tables_are_complete_sorted_and_filtered(page: Page, inspection: Inspect
 @pytest.mark.parametrize(
     ("typed", "wanted"),
     [
-        ("similar representations", "Which units have similar representations?"),
+        ("units are similar", "Which units are similar?"),
         ("blocks.1.attn", "rows of attention_distance"),
         ("it has no map", "How far do heads attend?"),
         ("nothing like this anywhere", "Nothing about"),

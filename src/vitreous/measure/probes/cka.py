@@ -132,7 +132,7 @@ class CKA(Probe):
     ids = ("A4.10", "A4.11", "A4.12", "A4.13", "A4.24", "SLC-03", "SLC-04", "SLC-05", "HDV-39")
     section = Section(
         "representation",
-        "Which units have similar representations?",
+        "Which units are similar?",
         "Centred kernel alignment (CKA) compares two units by how they arrange the same images: 1 "
         "where they agree on which images are alike, 0 where they have nothing in common. "
         "Rotation and scale do not matter.",
