@@ -244,8 +244,8 @@ def _clocked(run: Callable[[], object]) -> float:
 @torch.no_grad()
 def _passes(count: int, copies: int) -> None:
     """One pass: how long the host takes to hand out its work, and how long until it is done."""
-    from vitreous.measure.curvature.copies import scores_at, with_stackable_attention
     from vitreous.measure.curvature.loss import weights
+    from vitreous.measure.curvature.parameter_points import scores_at, with_stackable_attention
     from vitreous.measure.subject import subjects
 
     (subject,) = subjects(model(), image=32, device=torch.device("cuda"))

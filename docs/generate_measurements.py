@@ -28,7 +28,7 @@ from manual_tables import table
 import vitreous
 from vitreous.measure import analyses, probes
 from vitreous.measure.analysis import Analysis
-from vitreous.measure.section import GROUPS, arrange
+from vitreous.measure.report_section import GROUPS, arrange
 from vitreous.results import UNIT_COLUMNS, Column
 
 REFERENCE = Path(__file__).absolute().parent / "reference"

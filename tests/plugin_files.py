@@ -14,7 +14,7 @@ from other_books import forgotten_books
 FEW = ("--limit", "8", "--device", "cpu")
 PROBE = '''"""Norms."""
 from vitreous.measure.per_image import PerImage
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 
 
 class TokenNorm(PerImage):

@@ -19,7 +19,7 @@ from plugin_files import (
     typed,
 )
 from vitreous.errors import VitreousError
-from vitreous.measure import probes, section
+from vitreous.measure import probes, report_section
 from vitreous.measure.subject import subjects
 from vitreous.report import write
 
@@ -102,11 +102,11 @@ def test_results_without_their_plugin(home: Path, monkeypatch: pytest.MonkeyPatc
     found = vitreous.inspect("nano:vit", probes=["my_probe.py:TokenNorm"], limit=8)
     found.save("numbers")
     probes.REGISTRY.given.clear()
-    monkeypatch.setattr(section, "_subclasses", lambda parent: iter(()))
+    monkeypatch.setattr(report_section, "_subclasses", lambda parent: iter(()))
     stored = vitreous.Inspection.load("numbers")
-    assert section.sentences_of(stored["token_norm"]) == []
-    assert section.section_of("token_norm", stored["token_norm"]).group == "representation"
-    assert section.section_of("token_norm").group == "more"
+    assert report_section.sentences_of(stored["token_norm"]) == []
+    assert report_section.section_of("token_norm", stored["token_norm"]).group == "representation"
+    assert report_section.section_of("token_norm").group == "more"
     write(stored, home / "page.html")
     page = (home / "page.html").read_text()
     assert "How long are tokens?" in page

@@ -25,8 +25,8 @@ from vitreous.cli import main
 from vitreous.commands.claims import list_claims, show_claim
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import probes
+from vitreous.studies.facts_to_training import realise
 from vitreous.studies.plan import plan
-from vitreous.studies.realise import realise
 from vitreous.studies.scales import scale_named
 
 TOKEN_NORM = "fifth_paper.token_norm:TokenNorm"

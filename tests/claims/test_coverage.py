@@ -30,7 +30,7 @@ from claims.simulated import (
 from vitreous.claims.effects import Direction, Effect
 from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity, side_by_side
 from vitreous.claims.statistics import Interval95, ScoreTest, beyond_chance, estimate_effect
-from vitreous.claims.student import LEVEL, critical_value, part_between
+from vitreous.claims.student_t import LEVEL, critical_value, part_between
 
 NULLS_OF_SHARES = (0.25, 0.5)
 SEEDS = pytest.mark.parametrize("seeds", [3, 5])

@@ -19,7 +19,7 @@ from vitreous.claims.power import (
 )
 from vitreous.claims.quantity import FewUnits, Quantity
 from vitreous.claims.statistics import Interval95, ScoreTest, interval_of_mean
-from vitreous.claims.student import LEVEL
+from vitreous.claims.student_t import LEVEL
 
 NOTHING = Quantity({})
 

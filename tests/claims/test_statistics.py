@@ -19,7 +19,7 @@ from vitreous.claims.quantity import (
 )
 from vitreous.claims.readings import _batch_weights
 from vitreous.claims.statistics import ScoreTest, beyond_chance, estimate_effect, holm
-from vitreous.claims.student import few_clusters
+from vitreous.claims.student_t import few_clusters
 
 
 def seeds(*values: float) -> Quantity:

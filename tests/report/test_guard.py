@@ -24,7 +24,7 @@ from vitreous.commands.inspect_run import load_inspection
 from vitreous.commands.judge import judge_inspection
 from vitreous.errors import reason
 from vitreous.measure import analyses, probes
-from vitreous.measure.section import find_measurement
+from vitreous.measure.report_section import find_measurement
 from vitreous.model_names import bundled
 from vitreous.report import (
     attention,

@@ -18,7 +18,7 @@ import pytest
 
 from report.conftest import EVIL, NET, OTHER, VIT
 from vitreous import Inspection, Result, VitreousError
-from vitreous.measure.section import arrange
+from vitreous.measure.report_section import arrange
 from vitreous.report import write
 from vitreous.report.origin import origin_section
 from vitreous.report.page import page as page_text

@@ -24,9 +24,9 @@ from vitreous.studies.build_up import (
     most_candidates,
     search,
 )
+from vitreous.studies.facts_to_training import realise
 from vitreous.studies.measuring import load_split
 from vitreous.studies.plan import Cell
-from vitreous.studies.realise import realise
 from vitreous.studies.running import Report
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.training.evaluate import evaluate

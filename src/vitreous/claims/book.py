@@ -21,9 +21,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
 
+from vitreous.claims.book_extensions import TABLES, Extensions, extend_vocabulary, read_extensions
 from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import TASKS, Need, Query, Scale
-from vitreous.claims.extensions import TABLES, Extensions, extend_vocabulary, read_extensions
 from vitreous.claims.preconditions import KINDS, Condition, Precondition, read_preconditions
 from vitreous.claims.toml_tables import Entries, check_entries, read_toml
 from vitreous.errors import HOME, UnknownName, VitreousError, reason
@@ -257,8 +257,8 @@ class Book:
     def read(cls, path: Path) -> Book:
         """Read a TOML file with a table `paper` and one for each claim.
 
-        What else it may have is in `vitreous.claims.extensions`. From then on the book's own words
-        for models, facts and probes are known.
+        What else it may have is in `vitreous.claims.book_extensions`. From then on the book's own
+        words for models, facts and probes are known.
 
         Examples
         --------

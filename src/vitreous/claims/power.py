@@ -11,7 +11,7 @@ import numpy as np
 from vitreous.claims.effects import Effect
 from vitreous.claims.quantity import FewUnits
 from vitreous.claims.statistics import Interval95, ScoreTest
-from vitreous.claims.student import LEVEL, critical_value, part_between
+from vitreous.claims.student_t import LEVEL, critical_value, part_between
 
 ENOUGH = 0.8
 """The power that a study should have."""

@@ -20,7 +20,7 @@ from vitreous.claims.quantity import (
     replicates_from_interval,
     share_replicates,
 )
-from vitreous.claims.student import few_clusters
+from vitreous.claims.student_t import few_clusters
 
 # How well it does.
 

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from vitreous.claims.quantity import Array, FewUnits, Quantity
-from vitreous.claims.student import LEVEL, critical_value, part_between, two_sided_p
+from vitreous.claims.student_t import LEVEL, critical_value, part_between, two_sided_p
 
 PRIOR = {"share": 4.0, "correlation": 8.0}
 """Degrees of freedom that the known variance of shares and correlations counts as, beside that

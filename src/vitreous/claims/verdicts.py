@@ -28,7 +28,7 @@ from vitreous.claims.evidence import Evidence, Need, Query, Scale
 from vitreous.claims.no_replicates import NoReplicates
 from vitreous.claims.quantity import SATURATED
 from vitreous.claims.statistics import holm
-from vitreous.claims.student import LEVEL
+from vitreous.claims.student_t import LEVEL
 from vitreous.errors import VitreousError, reason
 
 Outcome = Literal[

@@ -32,7 +32,7 @@ from vitreous.config import assignment
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import NoSuchPath, UnknownName, VitreousError
 from vitreous.measure import analyses, probes
-from vitreous.report.path import check_report_path
+from vitreous.report.report_path import check_report_path
 from vitreous.storage.file_names import checkpoint_words, shorten_name
 from vitreous.validation import check_ranges
 from vitreous.weight_pairs import check_weights, pair_weights

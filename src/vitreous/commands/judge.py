@@ -30,7 +30,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement, warnings
-from vitreous.report.path import check_report_path
+from vitreous.report.report_path import check_report_path
 from vitreous.report.verdicts import SIGNS
 from vitreous.results.latex import escape_latex, latex_number, latex_table
 from vitreous.storage.atomic_files import explain_write_errors, write_bytes

@@ -14,7 +14,7 @@ from vitreous.commands.output_files import check_writable, choose_output, mark_o
 from vitreous.commands.terminal import ImageOption, console, default_file_name
 from vitreous.data.sources.paths import check_picture
 from vitreous.errors import VitreousError
-from vitreous.report.path import check_figure_path
+from vitreous.report.report_path import check_figure_path
 from vitreous.storage.file_names import checkpoint_words, file_words
 from vitreous.validation import check_ranges
 from vitreous.weight_pairs import check_weights, pair_weights

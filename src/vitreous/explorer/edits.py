@@ -10,7 +10,7 @@ from vitreous.errors import VitreousError
 from vitreous.explorer.state import UnitEdit, What
 from vitreous.measure.robustness.edits import fix_attention, remove_units
 from vitreous.specimen.anatomy import Anatomy, Unit
-from vitreous.specimen.by_hand import HandSpecimen
+from vitreous.specimen.hooks import HandSpecimen
 from vitreous.specimen.specimen import Specimen
 
 MeanOf = Callable[[str], Tensor]

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from vitreous.data.dataset import Dataset
 from vitreous.measure.bench import Bench, Found, Work
 from vitreous.measure.engine import analyse
-from vitreous.measure.section import Measurement
+from vitreous.measure.report_section import Measurement
 from vitreous.measure.subject import Model, Subject
 from vitreous.results import Result
 

@@ -14,7 +14,7 @@ from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.measure.registry import Registry
-from vitreous.measure.section import Measurement, kept_section
+from vitreous.measure.report_section import Measurement, kept_section
 from vitreous.measure.subject import Subject
 from vitreous.validation import annotation_in_words, fits_annotation
 

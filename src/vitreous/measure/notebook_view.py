@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vitreous.errors import reason
-from vitreous.measure.section import arrange, section_of, sentences_of
+from vitreous.measure.report_section import arrange, section_of, sentences_of
 from vitreous.measure.summary import left_out_lines, summary_result
 from vitreous.results import Result
 from vitreous.results.notebook import figure_html

@@ -24,8 +24,8 @@ from torch import Tensor
 from vitreous.data.dataset import Dataset
 from vitreous.data.framing import Framing
 from vitreous.devices import Arriving, to_device
+from vitreous.measure.report_section import Measurement
 from vitreous.measure.resampling import poisson_weights
-from vitreous.measure.section import Measurement
 from vitreous.measure.subject import Subject
 from vitreous.results import Estimate, Interval, Result, from_replicates
 from vitreous.specimen.anatomy import Unit

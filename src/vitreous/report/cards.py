@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from vitreous.claims.verdicts import Verdict
-from vitreous.measure.section import find_measurement, section_of, sentences_of
+from vitreous.measure.report_section import find_measurement, section_of, sentences_of
 from vitreous.report.guard import Guard
 from vitreous.report.packing import block, chart_data, compact_json
 from vitreous.report.papers import link_papers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vitreous import __version__
 from vitreous.claims.loading import unjudged
 from vitreous.measure.inspection import Inspection
-from vitreous.measure.section import GROUPS, arrange, sections_of
+from vitreous.measure.report_section import GROUPS, arrange, sections_of
 from vitreous.report import origin
 from vitreous.report.judgement import Judgement, warnings
 from vitreous.results.names import ROOMY, short_names

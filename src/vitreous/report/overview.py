@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vitreous.measure.inspection import Inspection
-from vitreous.measure.section import section_of, sentences_of
+from vitreous.measure.report_section import section_of, sentences_of
 from vitreous.report import attention, models
 from vitreous.report.cards import chart_place, findings, mark_models
 from vitreous.report.guard import Guard

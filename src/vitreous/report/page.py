@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
-from vitreous.measure.section import GROUPS, arrange
+from vitreous.measure.report_section import GROUPS, arrange
 from vitreous.palette import PAPERS, RAMPS
 from vitreous.report import attention, models, origin, surface
 from vitreous.report.cards import card
@@ -17,7 +17,7 @@ from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement
 from vitreous.report.overview import overview_section
 from vitreous.report.packing import block, compact_json, policy_hash
-from vitreous.report.path import check_report_path
+from vitreous.report.report_path import check_report_path
 from vitreous.report.style import asset, style_sheet
 from vitreous.report.verdicts import verdicts_section
 from vitreous.results.words import escape, join_words

@@ -28,7 +28,7 @@ from vitreous.measure.photo_map import Head, MapChoice, PhotoMap, Query, photo_m
 from vitreous.measure.preprocessing import PreprocessingChoice, choose_preprocessing
 from vitreous.measure.subject import Model, Subject, logits, subjects
 from vitreous.palette import Theme
-from vitreous.report.path import check_figure_path
+from vitreous.report.report_path import check_figure_path
 from vitreous.results.weight_origin import untrained_words
 from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 from vitreous.validation import check_ranges

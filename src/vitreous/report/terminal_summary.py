@@ -14,7 +14,7 @@ from rich.text import Text
 from vitreous.claims.loading import unjudged
 from vitreous.measure import analyses
 from vitreous.measure.inspection import Inspection
-from vitreous.measure.section import sentences_of
+from vitreous.measure.report_section import sentences_of
 from vitreous.measure.summary import left_out_lines
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import warnings

@@ -21,12 +21,12 @@ from vitreous.models.registry import ConfiguredModel
 from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.attention import AttentionSite, combine_sites, find_attention, reach_of
-from vitreous.specimen.by_hand import open_by_hand
 from vitreous.specimen.cache import Parts, recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
 from vitreous.specimen.export import ADVICE, read_graph
 from vitreous.specimen.flow import Flow
 from vitreous.specimen.graph import attribute, depends_on_input, op
+from vitreous.specimen.hooks import open_by_hand
 from vitreous.specimen.inputs import Shape, example, first_line, image_shape
 from vitreous.specimen.joins import NORMS
 from vitreous.specimen.observe import Wiring

@@ -27,9 +27,9 @@ from vitreous.errors import VitreousError
 from vitreous.models.alternet import build_up
 from vitreous.results import Column, Result, View
 from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.studies.facts_to_training import realise
 from vitreous.studies.measuring import evidence_folder, missing_results
 from vitreous.studies.plan import Cell, PlannedItem
-from vitreous.studies.realise import realise
 from vitreous.studies.running import Report
 from vitreous.studies.scales import Scale
 

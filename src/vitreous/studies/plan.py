@@ -25,7 +25,7 @@ from vitreous.claims.facts import (
     parse_facts,
 )
 from vitreous.errors import VitreousError
-from vitreous.studies.realise import realise
+from vitreous.studies.facts_to_training import realise
 from vitreous.studies.scales import Scale
 from vitreous.studies.training import Training
 

@@ -11,14 +11,14 @@ from torch.nn import functional as F
 
 import vitreous
 from vitreous.errors import VitreousError
-from vitreous.measure.curvature.copies import (
+from vitreous.measure.curvature.loss import weights
+from vitreous.measure.curvature.parameter_points import (
     attend,
     scores_at,
     with_fused_linear,
     with_stackable_attention,
     with_statistics,
 )
-from vitreous.measure.curvature.loss import weights
 
 
 class Mixing(nn.Module):

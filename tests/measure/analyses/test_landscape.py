@@ -20,7 +20,7 @@ from vitreous.measure.analyses import landscape as module
 from vitreous.measure.analyses.landscape import Landscape
 from vitreous.measure.analysis import Bench
 from vitreous.measure.choosing import choose_images
-from vitreous.measure.curvature.copies import scores_at
+from vitreous.measure.curvature.parameter_points import scores_at
 from vitreous.measure.curvature.relief import surface
 from vitreous.measure.partial import Interrupted
 from vitreous.measure.probe import Setting

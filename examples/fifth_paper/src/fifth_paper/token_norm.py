@@ -19,7 +19,7 @@ from torch.nn.functional import cosine_similarity
 
 from vitreous.measure.per_image import PerImage
 from vitreous.measure.probe import Batch, Updates
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View, estimate
 from vitreous.results.comparing import mean_by_model, rank_models

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vitreous.data.sources.archive_files import Archive, Member, open_archives
-from vitreous.data.sources.arrangement import (
+from vitreous.data.sources.folder_layout import (
     files_of_split,
     has_split_folders,
     hold_out_labelled,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from vitreous.data.sources.arrangement import (
+from vitreous.data.sources.folder_layout import (
     hold_out_labelled,
     split_folders,
     split_word,

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vitreous.data.sources.arrangement import SPLIT_IN_NAME, files_of_split, hold_out_labelled
+from vitreous.data.sources.folder_layout import SPLIT_IN_NAME, files_of_split, hold_out_labelled
 from vitreous.data.sources.listing import (
     ALL_SPLIT_NAMES,
     SPLIT_NAMES,

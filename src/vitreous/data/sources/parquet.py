@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from vitreous.data.sources.arrangement import files_of_split, hold_out_labelled
+from vitreous.data.sources.folder_layout import files_of_split, hold_out_labelled
 from vitreous.data.sources.labels import number_labels
 from vitreous.data.sources.listing import (
     LazyPictures,

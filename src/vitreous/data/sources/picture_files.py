@@ -10,8 +10,8 @@ import os
 from glob import has_magic
 from pathlib import Path
 
-from vitreous.data.sources.arrangement import list_by_path
 from vitreous.data.sources.folder import legible, walk_pictures
+from vitreous.data.sources.folder_layout import list_by_path
 from vitreous.data.sources.listing import Listing, cache_key, file_stamps
 from vitreous.data.sources.paths import PICTURES, is_pattern, matching_files
 from vitreous.errors import VitreousError

@@ -28,6 +28,7 @@ from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
+from vitreous.measure.report_section import Section
 from vitreous.measure.robustness.shifts import (
     CLEAN,
     MEASURES,
@@ -38,7 +39,6 @@ from vitreous.measure.robustness.shifts import (
     check_options,
     rank_by_mean_accuracy,
 )
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Result, View, tabulate
 

@@ -32,6 +32,7 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch
+from vitreous.measure.report_section import Section
 from vitreous.measure.robustness.shifts import (
     CLEAN,
     MEASURES,
@@ -41,7 +42,6 @@ from vitreous.measure.robustness.shifts import (
     evaluate_images,
     rank_by_mean_accuracy,
 )
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View, tabulate
 

@@ -24,6 +24,7 @@ from vitreous.data.corruptions import CORRUPTIONS, EXTRA, GROUPS, KINDS, corrupt
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import Array
 from vitreous.measure.robustness.shifts import (
     CLEAN,
@@ -35,7 +36,6 @@ from vitreous.measure.robustness.shifts import (
     interval_columns,
     rank_by_mean_accuracy,
 )
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View, tabulate
 

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import resampled_ratios
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import (
     Column,

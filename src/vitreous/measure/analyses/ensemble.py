@@ -27,6 +27,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import score_images
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import resampled_means
 from vitreous.measure.robustness.shifts import (
     CLEAN,
@@ -37,7 +38,6 @@ from vitreous.measure.robustness.shifts import (
     chance_level,
     interval_columns,
 )
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits, subjects
 from vitreous.results import (
     Column,

@@ -29,8 +29,8 @@ from vitreous.errors import UnknownName
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, estimated, where
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import Array, bootstrap_weights
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.random_numbers import row_generators
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate

@@ -23,6 +23,7 @@ from torch import Tensor
 from vitreous.data.frequency import high_pass, low_pass
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
+from vitreous.measure.report_section import Section
 from vitreous.measure.robustness.shifts import (
     CLEAN,
     MEASURES,
@@ -33,7 +34,6 @@ from vitreous.measure.robustness.shifts import (
     check_options,
     rank_by_mean_accuracy,
 )
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View, tabulate
 

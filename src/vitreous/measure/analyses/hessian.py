@@ -52,8 +52,8 @@ from vitreous.measure.curvature.second_derivatives import with_fast_second_deriv
 from vitreous.measure.curvature.spectra import density, resampled_summaries, summaries
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import interval
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import bootstrap_weights
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import (
     Column,

@@ -28,13 +28,6 @@ from torch.nn import functional as F
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature import relief
-from vitreous.measure.curvature.copies import (
-    Statistics,
-    scores_at,
-    with_fused_linear,
-    with_stackable_attention,
-    with_statistics,
-)
 from vitreous.measure.curvature.directions import (
     Kind,
     Plane,
@@ -43,10 +36,17 @@ from vitreous.measure.curvature.directions import (
     random_direction,
 )
 from vitreous.measure.curvature.loss import Batches, Stream, Weights, require_finite, weights
+from vitreous.measure.curvature.parameter_points import (
+    Statistics,
+    scores_at,
+    with_fused_linear,
+    with_stackable_attention,
+    with_statistics,
+)
 from vitreous.measure.memory import halving
 from vitreous.measure.partial import Numbers
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import bootstrap_weights
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Result, tabulate
 from vitreous.results.comparing import mean_by_model, rank_models

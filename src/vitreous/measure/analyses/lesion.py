@@ -33,9 +33,9 @@ from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import where
 from vitreous.measure.probes.accuracy import rank
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import resampled_means
 from vitreous.measure.robustness.edits import INTERVENTIONS, Edit, Edits, Forward
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Result, View, estimate, tabulate
 from vitreous.results.comparing import bold, code, format_points, records

@@ -46,8 +46,8 @@ from vitreous.measure.readout.features import (
 from vitreous.measure.readout.fitting import ALL, HELD_OUT, ProbeData, fit_logistic, fit_ridge
 from vitreous.measure.readout.logistic import Logistic
 from vitreous.measure.readout.ridge import Ridge
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import Array, resampled_means
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import (
     UNIT_COLUMNS,

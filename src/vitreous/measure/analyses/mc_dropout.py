@@ -27,6 +27,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import score_images
+from vitreous.measure.report_section import Section
 from vitreous.measure.robustness.dropout import (
     Forward,
     branches,
@@ -43,7 +44,6 @@ from vitreous.measure.robustness.shifts import (
     chance_level,
     interval_columns,
 )
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.random_numbers import derive_seed, seeded
 from vitreous.results import Column, Result, View, estimate, tabulate

@@ -29,7 +29,7 @@ from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Setting
 from vitreous.measure.probes.cka import CKA, too_few
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.streaming import Pass
 from vitreous.measure.subject import Subject, subjects
 from vitreous.results import (

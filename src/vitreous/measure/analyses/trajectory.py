@@ -35,7 +35,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature.loss import PREFIX
 from vitreous.measure.partial import Numbers
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.model_names import BUNDLED, zoo_folder
 from vitreous.results import Column, Reference, Result, View

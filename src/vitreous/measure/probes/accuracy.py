@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.measure.probe import Batch, Probe, Sums, sum_key
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Estimate, Reference, Result, View, estimate, tabulate, wilson
 from vitreous.results.comparing import mean_by_model, rank_models

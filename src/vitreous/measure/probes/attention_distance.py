@@ -19,7 +19,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from vitreous.measure.heads import PerHead, mean_distance
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Interval, Reference, Result, View, estimate
 from vitreous.results.comparing import mean_by_model, rank_models

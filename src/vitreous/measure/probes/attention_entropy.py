@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from vitreous.measure.heads import PerHead, shared_cross_entropy
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Reference, Result, View, estimate
 from vitreous.results.comparing import bold, code, records

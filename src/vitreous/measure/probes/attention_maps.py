@@ -38,7 +38,7 @@ from torch import Tensor
 from vitreous.measure.heads import cross_entropy, why_hidden
 from vitreous.measure.pictures import Pictured, block_grid, token_matrix
 from vitreous.measure.probe import Batch, Setting, Sums, sum_key, where
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.palette import RAMPS
 from vitreous.results import UNIT_COLUMNS, Column, Result, View

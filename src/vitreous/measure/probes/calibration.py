@@ -35,7 +35,7 @@ from torch.nn import functional as F
 
 from vitreous.errors import VitreousError
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, interval, sum_key
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import (
     Column,

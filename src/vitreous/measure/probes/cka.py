@@ -36,8 +36,8 @@ from vitreous.measure.alignment import (
 )
 from vitreous.measure.cka_views import cka_views
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, estimated, sum_key
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import REPEATS
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, estimate
 from vitreous.results.comparing import bold, mean_by_model, rank_models

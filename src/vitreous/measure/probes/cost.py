@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vitreous.errors import VitreousError
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, sum_key
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View
 from vitreous.results.comparing import bold, records

@@ -33,7 +33,7 @@ from torch import Tensor
 from vitreous.measure.per_image import mean_over_images, sum_over_images
 from vitreous.measure.probe import Batch, Probe, Sums, sum_key, where
 from vitreous.measure.probes.variance import variance
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
 from vitreous.results.comparing import bold, mean_by_model, rank_models

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor, fx
 
 from vitreous.measure.probe import Batch, Probe, Sums, sum_key
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
 from vitreous.results.comparing import bold

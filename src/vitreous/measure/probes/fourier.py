@@ -31,7 +31,7 @@ from torch import Tensor
 
 from vitreous.measure.per_image import mean_over_images
 from vitreous.measure.probe import Batch, PerImageValues, Probe, Updates, sum_key, where
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import (
     UNIT_COLUMNS,

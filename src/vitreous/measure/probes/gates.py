@@ -17,7 +17,7 @@ import pandas as pd
 from torch import Tensor
 
 from vitreous.measure.probe import Probe, where
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
 from vitreous.results.comparing import bold, code, records

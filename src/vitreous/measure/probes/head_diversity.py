@@ -18,7 +18,7 @@ from torch import Tensor
 from vitreous.measure.heads import shared_cross_entropy, why_hidden, without_attention
 from vitreous.measure.per_image import PerImage
 from vitreous.measure.probe import Batch, Updates
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Reference, Result, depth_view, estimate
 from vitreous.results.comparing import mean_by_model, rank_models

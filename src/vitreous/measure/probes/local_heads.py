@@ -41,7 +41,7 @@ from vitreous.measure.probe import (
 )
 from vitreous.measure.probes.cka import about_copies, too_few
 from vitreous.measure.probes.localisation import MINIBATCH
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate, tabulate
 from vitreous.results.comparing import bold, disjoint

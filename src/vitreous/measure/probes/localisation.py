@@ -35,8 +35,8 @@ from vitreous.measure.alignment import (
 )
 from vitreous.measure.probe import Batch, Probe, Sums, sum_key, where
 from vitreous.measure.probes.cka import about_copies, too_few
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import REPEATS
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import (
     UNIT_COLUMNS,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vitreous.measure.probes.attention_distance import AttentionDistance
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import View, depth_view, estimate
 from vitreous.specimen.observe import AttentionMap

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vitreous.measure.probe import Probe
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.palette import OPPOSITES
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View

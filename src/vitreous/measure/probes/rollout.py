@@ -36,7 +36,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.heads import why_hidden
 from vitreous.measure.pictures import Pictured, asking_tokens, token_matrix
 from vitreous.measure.probe import Batch, Sums, sum_key, where
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
 from vitreous.results.comparing import bold

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vitreous.measure.per_image import mean_over_images
 from vitreous.measure.probe import Batch, PerImageValues, Probe, Updates, sum_key, where
-from vitreous.measure.section import Section
+from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
 from vitreous.results.comparing import bold, mean_by_model, rank_models

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from vitreous.measure.per_image import PerImage
 from vitreous.measure.probe import Batch, PerImageValues, Updates, estimated, sum_key
+from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import REPEATS
-from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View, depth_view, estimate
 from vitreous.results.comparing import count_changes

@@ -26,7 +26,7 @@ from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.models import build
 from vitreous.storage.run_folder import Run
-from vitreous.studies.realise import realise, shortened
+from vitreous.studies.facts_to_training import realise, shortened
 from vitreous.studies.scales import SANITY, SCALES, SMALL, Scale
 from vitreous.studies.training import Training
 

@@ -11,7 +11,7 @@ import pytest
 
 from vitreous import Inspection, Result
 from vitreous.measure import analyses, probes
-from vitreous.measure.section import sentences_of
+from vitreous.measure.report_section import sentences_of
 from vitreous.report import overview
 from vitreous.report.guard import Guard
 from vitreous.results import Column, Interval
