@@ -8,7 +8,8 @@ was given so far, after which the GPU waits for the next.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Literal
 
@@ -102,3 +103,14 @@ def _copy_stream(
 ) -> torch.cuda.Stream:
     """One stream for each way: a copy to the GPU need not wait for results still being computed."""
     return torch.cuda.Stream(device)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread inside: for thousands of tiny tensors a second one only costs time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -4,8 +4,7 @@ it."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from logging import getLogger
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from vitreous.data.dataset import Dataset
 from vitreous.data.framing import Framing
+from vitreous.devices import one_thread
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize, format_size
 from vitreous.measure.class_names import ClassNames, read_class_names
@@ -200,7 +200,7 @@ def subjects(
         raise VitreousError("There is no model to inspect: give at least one.")
     pairs = pair_weights([name or _kind(model) for name, model in given], weights or ())
     opened: dict[str, Subject] = {}
-    with progress("Opening", len(pairs)) as forward, _one_thread():
+    with progress("Opening", len(pairs)) as forward, one_thread():
         for pair in pairs:
             model = given[pair.index][1]
             subject = _subject(
@@ -228,18 +228,6 @@ def _with_class_names(subjects: Sequence[Subject], names: Sequence[str]) -> tupl
         replace(each, classes=tuple(names)) if each.outputs == len(names) else each
         for each in subjects
     )
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread while graphs are read: for thousands of tiny tensors a second one only costs
-    time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _kind(model: Model) -> str:

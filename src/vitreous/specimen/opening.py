@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +31,7 @@ from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
 from vitreous.specimen.proof import Findings, Mismatch, find_mismatch, proved, refusal
 from vitreous.specimen.specimen import Specimen
-from vitreous.specimen.state import no_logging
+from vitreous.specimen.state import no_garbage_collection, no_logging
 
 
 def open(
@@ -102,7 +100,7 @@ def open(
     if units is not None:
         specimen = open_by_hand(model, name, shape, example(model, shape), units)
     else:
-        with _no_garbage_collection():
+        with no_garbage_collection():
             specimen = _open(model, name, shape)
         if specimen.random:
             places = ", ".join(specimen.random[:3]) + (", …" if len(specimen.random) > 3 else "")
@@ -117,18 +115,6 @@ def open(
     specimen.checkpoint = loaded_weights(model)
     specimen.build = model.config if isinstance(model, ConfiguredModel) else None
     return specimen
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """A graph is many small objects, and every collection walks torch's too, in 0.25 s."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _open(model: nn.Module, name: str, shape: Shape) -> Specimen:

@@ -9,6 +9,7 @@ the same content.
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import random
 import types
@@ -73,6 +74,18 @@ class SavingParameters(TorchDispatchMode):
         if parameter is not None:
             with _disable_current_modes():  # under fake tensors a copy would be fake
                 self.saved.append((parameter, parameter.clone()))
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """No collection runs inside: it would walk all objects of torch, too, which takes 0.25 s."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager

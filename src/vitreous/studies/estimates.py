@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -25,7 +24,7 @@ from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.config import Recipe
 from vitreous.data import load
 from vitreous.data.dataset import Dataset
-from vitreous.devices import choose_device
+from vitreous.devices import choose_device, one_thread
 from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
 from vitreous.progress import progress
@@ -131,7 +130,7 @@ def _speeds(
 ) -> tuple[dict[str, Speed], dict[str, str]]:
     """The throughput of every network, and the errors of those of which no step could be made."""
     speeds, refused = finished_speeds(root, device), dict[str, str]()
-    with _one_thread(), progress("throughput", len(due)) as forward:
+    with one_thread(), progress("throughput", len(due)) as forward:
         for key, training in due.items():
             network = networks[key]
             if network not in speeds and network not in refused:
@@ -313,13 +312,3 @@ def count_classes(name: str) -> int:
 @lru_cache(maxsize=2)
 def _load(name: str, split: str, image: int | None) -> Dataset:
     return load(name, split=split, image=image)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -9,7 +9,6 @@ of one stream. So the graph of the gradients has to be built on the stream of th
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+
+from vitreous.specimen.state import no_garbage_collection
 
 log = logging.getLogger("vitreous")
 
@@ -64,7 +65,8 @@ class Recorder:
         pool = _first_recording(self.stream.device).pool()
         torch.cuda.synchronize(self.stream.device)
         try:
-            with _no_garbage_collection(), torch.cuda.stream(self.stream):
+            # a collection could free an older recording, which must not happen during a new one
+            with no_garbage_collection(), torch.cuda.stream(self.stream):
                 graph.capture_begin(pool=pool)
                 try:
                     result = function(source)
@@ -93,15 +95,3 @@ def _first_recording(device: torch.device) -> torch.cuda.CUDAGraph:
     with torch.cuda.graph(graph, stream=_stream(device)):
         torch.zeros(1, device=device)
     return graph
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """It could free an older recording, which must not happen during a new one."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
