@@ -321,8 +321,8 @@ def test_nothing_overflows(tab: Page, path: Path, width: int, tmp_path: Path) ->
 
 @needs_browser
 def test_results_without_predictions_and_names_of_tokens(tab: Page, tmp_path: Path) -> None:
-    older = maps()
-    del older.about["predictions"]
+    made = maps()
+    older = replace(made, about={k: v for k, v in made.about.items() if k != "predictions"})
     file = tmp_path / "older.html"
     file.write_text(explorer_page(older), encoding="utf-8")
     tab.said.clear()
