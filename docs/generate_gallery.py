@@ -176,7 +176,7 @@ HEAD = """# Gallery
 
 Figures of two models trained for [the reproduction](../explanation/reproduction.md) with the recipe
 of Park & Kim (2022): ViT-Ti/4 and ResNet-18 on CIFAR-10, seed 0 of three. Both models are in the
-repository, as `zoo:vit_ti_4` and `zoo:resnet_18`. Each figure comes with the command that makes it;
+repository, as `zoo:vit_ti_4` and `zoo:resnet_18` (install with `pip install -e .`). Each figure comes with the command that makes it;
 click a figure for its definition, options and pitfalls.
 
 """

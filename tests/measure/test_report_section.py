@@ -110,8 +110,8 @@ def test_units_count_only_where_the_change_is_sure() -> None:
         {"model": "vit", "kind": "stem", "ratio_low": float("nan"), "ratio_high": float("nan")}
     )
     assert text_of(made("variance", rows)) == (
-        "Attention lowers the variance of feature maps in 1 of 3 units and raises it in 1; MLPs "
-        "lower it in 0 of 2 units and raise it in 2."
+        "Attention lowers the variance of feature maps in 1 of 3 units and raises it in 1 "
+        "(1 uncertain); MLPs lower it in 0 of 2 units and raise it in 2."
     )
 
 

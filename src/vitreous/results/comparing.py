@@ -1,19 +1,24 @@
 """Sentences that compare models, for reports: means by model, and which models are tied.
 
-Two models differ only where their intervals do not overlap; otherwise they are tied.
+Two models measured on the same images differ if the interval of their paired difference excludes
+zero; results without replicates, only if their intervals do not overlap. Otherwise they are tied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from vitreous.results.intervals import Interval
+from vitreous.results.intervals import Interval, change_of_sums, from_replicates
 from vitreous.results.words import escape, format_estimate, join_words
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+
+    from vitreous.results.result import Result
 
 KIND_PLURALS = {
     "attention": "attention",
@@ -61,6 +66,56 @@ def disjoint(one: Interval, other: Interval) -> bool:
     return bool(one.low > other.high or other.low > one.high)
 
 
+@dataclass(frozen=True)
+class Paired:
+    """What models have on the same resamples of the same images.
+
+    Parameters
+    ----------
+    draws
+        By model: its mean over rows, as measured and on each resample (1 + replicates,).
+    count
+        Number of images.
+    share
+        Whether it is the share of images of one kind, such as those classified correctly. Few
+        images change then, and their number decides (see `paired_change`).
+    """
+
+    draws: Mapping[str, np.ndarray]
+    count: int
+    share: bool = False
+
+    def differ(self, one: str, other: str) -> bool:
+        """Whether the interval of the difference excludes zero."""
+        difference = self.draws[one] - self.draws[other]
+        value, drawn = float(difference[0]), difference[1:]
+        if self.share:
+            squares = self.count * (self.count * float(drawn.var()) + value**2)
+            interval = change_of_sums(self.count * value, squares, self.count)
+        else:
+            interval = from_replicates(value, drawn, self.count)
+        return bool(interval.low > 0 or interval.high < 0)
+
+
+def pair_models(
+    result: Result, rows: pd.DataFrame, column: str = "value", *, share: bool = False
+) -> Paired | None:
+    """The mean of each model over some rows of a result, on the same resamples of the images.
+
+    None if the column has no replicates; a model with a row without them is left out.
+    """
+    if column not in result.replicates:
+        return None
+    places = result.table.index.get_indexer(rows.index[rows[column].notna()])
+    models = result.table["model"].to_numpy()[places]
+    draws = {
+        str(model): result.draws(column, places[models == model]).mean(1)
+        for model in dict.fromkeys(models)
+    }
+    known = {model: drawn for model, drawn in draws.items() if isfinite(drawn.sum())}
+    return Paired(known, int(rows["n"].min()) if known else 0, share)
+
+
 def rank_models(
     means: Mapping[str, Interval],
     first: str,
@@ -69,6 +124,7 @@ def rank_models(
     show: Callable[[float, float, float], str] = format_estimate,
     *,
     alone: str = "{model}: {}",
+    paired: Paired | None = None,
 ) -> str:
     """A sentence on which model has the highest and which the lowest value, or that they are tied.
 
@@ -86,6 +142,9 @@ def rank_models(
         Turns value, low and high into text.
     alone
         The clause instead of all where there is one model, which is neither first nor last.
+    paired
+        The models on the same resamples, to judge differences. Without it models are tied if
+        their intervals overlap.
 
     Returns
     -------
@@ -100,19 +159,22 @@ def rank_models(
     highest, lowest = show(*known[top]), show(*known[bottom])
     if len(order) == 1:
         return alone.format(highest, model=bold(top)) + "."
-    if not disjoint(known[top], known[bottom]):
+
+    def differ(one: str, other: str) -> bool:
+        if paired is not None and one in paired.draws and other in paired.draws:
+            return paired.differ(one, other)
+        return disjoint(known[one], known[other])
+
+    if not differ(top, bottom):
         has_intervals = all(isfinite(end) for model in (top, bottom) for end in known[model])
-        why = "their intervals overlap" if has_intervals else "too few images for intervals"
+        overlap = "their intervals overlap" if paired is None else "no certain difference"
+        why = overlap if has_intervals else "too few images for intervals"
         models = COUNTS.get(len(known), f"All {len(known)}")
         text = tied.format(lowest, highest, models=models)
         return f"{text.replace(f'{lowest} to {lowest}', lowest)} ({why})."
 
     def ties(model: str) -> str:
-        others = [
-            bold(other)
-            for other in order
-            if other != model and not disjoint(known[model], known[other])
-        ]
+        others = [bold(other) for other in order if other != model and not differ(model, other)]
         return f", tied with {join_words(others)}" if others else ""
 
     start = first.format(highest, model=bold(top)) + ties(top)
@@ -137,9 +199,10 @@ def count_changes(
         falls, rises = int((units[high] < neutral).sum()), int((units[low] > neutral).sum())
         s = "s" if kind == "attention" else ""
         it = "it" if clauses else what
+        rest = len(units) - falls - rises
         clauses.append(
             f"{subject} {lower}{s} {it} in {falls} of {len(units)} units and "
-            f"{raise_}{s} it in {rises}"
+            f"{raise_}{s} it in {rises}" + (f" ({rest} uncertain)" if rest else "")
         )
     if not clauses:
         return ""

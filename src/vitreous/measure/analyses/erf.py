@@ -34,7 +34,7 @@ from vitreous.measure.resampling import Array, bootstrap_weights
 from vitreous.measure.subject import Subject
 from vitreous.random_numbers import row_generators
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
-from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.comparing import mean_by_model, pair_models, rank_models
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Sites
 
@@ -209,6 +209,7 @@ class ERF(Analysis):
             "At a quarter of their depth, receptive fields are tied: {} to {} pixels",
             alone="At a quarter of its depth, a position of {model} depends on pixels {} away on "
             "average",
+            paired=pair_models(result, early),
         )
 
 

@@ -26,7 +26,7 @@ from vitreous.measure.probe import Batch, Probe, Sums, sum_key
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Estimate, Reference, Result, View, estimate, tabulate, wilson
-from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.comparing import mean_by_model, pair_models, rank_models
 from vitreous.results.words import format_percent
 
 __all__ = ["Accuracy"]
@@ -147,6 +147,7 @@ class Accuracy(Probe):
             "{models} are tied on accuracy, with {} to {} of the images right",
             format_percent,
             alone="{model} has {} of the images right",
+            paired=pair_models(result, rows, share=True),
         )
 
 

@@ -22,7 +22,7 @@ from vitreous.measure.heads import PerHead, mean_distance
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Interval, Reference, Result, View, estimate
-from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.comparing import mean_by_model, pair_models, rank_models
 from vitreous.results.words import format_estimate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap
@@ -134,4 +134,5 @@ class AttentionDistance(PerHead):
             "{models} are tied on how far they attend: {} to {}",
             lambda *mean: texts[Interval(*mean)],
             alone="{model} attends over a mean distance of {}",
+            paired=pair_models(result, layers, "mean"),
         )

@@ -40,7 +40,7 @@ from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import REPEATS
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, estimate
-from vitreous.results.comparing import bold, mean_by_model, rank_models
+from vitreous.results.comparing import bold, mean_by_model, pair_models, rank_models
 from vitreous.results.words import format_number
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import SITES, Site, Sites
@@ -265,6 +265,7 @@ class CKA(Probe):
             "{model} is the most uniform, {}",
             "{models} are tied on how clearly they split into stages: by {} to {} CKA",
             alone="In {model}, units of one stage are more similar than units of two, by {} CKA",
+            paired=pair_models(result, models, STRUCTURE[0]),
         )
         between = result.table[result.table["across"]]
         pairs = between.groupby("pair", sort=False, observed=True)["value"].mean()

@@ -36,7 +36,7 @@ from vitreous.measure.probes.variance import variance
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
-from vitreous.results.comparing import bold, mean_by_model, rank_models
+from vitreous.results.comparing import bold, mean_by_model, pair_models, rank_models
 from vitreous.results.words import format_estimate, join_words
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Feature, Sites
@@ -143,6 +143,7 @@ class Equivariance(Probe):
                 "{models} are tied on how exactly features follow the image, with errors of {} to "
                 "{}",
                 alone="Features of {model} follow the image with an error of {}, mean over units",
+                paired=pair_models(result, maps),
             )
             return
         errors = [

@@ -21,7 +21,7 @@ from vitreous.measure.probe import Batch, Updates
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Reference, Result, depth_view, estimate
-from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.comparing import mean_by_model, pair_models, rank_models
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
 
@@ -88,4 +88,5 @@ class HeadDiversity(PerImage):
             "those of {model} least, by {}",
             "{models} are tied on how much heads differ: by {} to {}",
             alone="The heads of a layer of {model} differ by {} on average",
+            paired=pair_models(result, result.table),
         )

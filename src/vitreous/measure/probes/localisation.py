@@ -48,7 +48,7 @@ from vitreous.results import (
     estimate,
     tabulate,
 )
-from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.comparing import mean_by_model, pair_models, rank_models
 from vitreous.results.words import format_percent
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Sites
@@ -284,6 +284,7 @@ class Localisation(Probe):
             format_percent,
             alone="In {model}, {} of the final tokens are most similar to the image at their own "
             "position",
+            paired=pair_models(result, models, "hit_rate"),
         )
         if sentence:
             chance = format_percent(models["chance"].max())

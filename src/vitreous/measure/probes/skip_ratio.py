@@ -27,7 +27,7 @@ from vitreous.measure.probe import Batch, PerImageValues, Probe, Updates, sum_ke
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
-from vitreous.results.comparing import bold, mean_by_model, rank_models
+from vitreous.results.comparing import bold, mean_by_model, pair_models, rank_models
 from vitreous.results.words import join_words
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
@@ -165,12 +165,14 @@ class SkipRatio(Probe):
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
         spatial = result.table[result.table["token"] == "spatial"]
+        rows = spatial if len(spatial) else result.table
         yield rank_models(
-            mean_by_model(spatial if len(spatial) else result.table),
+            mean_by_model(rows),
             "Skips carry most in {model}: {} times what branches add, mean over units",
             "least in {model}: {} times",
             "{models} are tied on how much skips carry: {} to {} times what branches add",
             alone="In {model}, skips carry {} times what branches add, mean over units",
+            paired=pair_models(result, rows),
         )
         known = result.table.dropna(subset="value")
         silent = [

@@ -43,7 +43,7 @@ from vitreous.results import (
     paired_change,
     wilson,
 )
-from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.comparing import mean_by_model, pair_models, rank_models
 from vitreous.results.words import format_percent
 
 CLEAN = "clean"
@@ -188,13 +188,15 @@ class ShiftScores:
 
 def rank_by_mean_accuracy(result: Result, shifts: str) -> str:
     """A sentence on which model keeps the highest accuracy, averaged over all shifts."""
+    rows = result.table[result.table["overall"]]
     return rank_models(
-        mean_by_model(result.table[result.table["overall"]]),
+        mean_by_model(rows),
         f"{{model}} withstands {shifts} best, with {{}} right on average",
         "{model} worst, with {}",
         f"{{models}} are tied on {shifts}, with {{}} to {{}} right on average",
         format_percent,
         alone=f"Under {shifts}, {{model}} has {{}} right on average",
+        paired=pair_models(result, rows),
     )
 
 

@@ -1,0 +1,92 @@
+"""Which models are tied: differences are paired, because models see the same images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest, ttest_rel
+
+from vitreous import Result
+from vitreous.results import Column, Replicates
+from vitreous.results.comparing import mean_by_model, pair_models, rank_models
+
+IMAGES = 64
+
+
+def measured(**values: np.ndarray) -> Result:
+    """A result on the mean over images of one value per image, for every model."""
+    generator = np.random.default_rng(0)
+    times = generator.multinomial(IMAGES, np.full(IMAGES, 1 / IMAGES), size=400) / IMAGES
+    reach = {name: 1.96 * each.std(ddof=1) / IMAGES**0.5 for name, each in values.items()}
+    table = pd.DataFrame(
+        {
+            "model": list(values),
+            "value": [each.mean() for each in values.values()],
+            "low": [each.mean() - reach[name] for name, each in values.items()],
+            "high": [each.mean() + reach[name] for name, each in values.items()],
+            "n": IMAGES,
+        },
+        index=[7 + 3 * number for number in range(len(values))],  # as after a selection of rows
+    )
+    columns = (
+        Column("model", "category", "The model."),
+        *(Column(name, "quantity", "A number.") for name in ("value", "low", "high", "n")),
+    )
+    drawn = np.stack([times @ each for each in values.values()])
+    return Result(
+        "made", table, columns, replicates={"value": Replicates.of(table["value"], drawn)}
+    )
+
+
+def sentence(result: Result, *, share: bool = False, alone: bool = False) -> str:
+    paired = None if alone else pair_models(result, result.table, share=share)
+    means = mean_by_model(result.table)
+    return rank_models(means, "{model} most", "{model} least", "{models} tied", paired=paired)
+
+
+def test_a_difference_is_certain_where_a_paired_test_says_so() -> None:
+    generator = np.random.default_rng(1)
+    images = generator.normal(size=IMAGES)
+    wrong = 0
+    for shift in np.linspace(0.0, 0.3, 31):
+        other = images + shift + 0.3 * generator.normal(size=IMAGES)
+        found = sentence(measured(one=images, other=other))
+        p = ttest_rel(images, other).pvalue
+        assert "tied" in sentence(measured(one=images, other=other), alone=True)
+        if not 0.03 < p < 0.07:  # replicates are random, and their skewness counts
+            wrong += ("tied" not in found) != (p < 0.05)
+    assert wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost"), [(0, 0), (3, 0), (4, 0), (6, 0), (7, 1), (5, 2), (9, 1), (10, 4), (20, 8)]
+)
+def test_shares_are_compared_by_the_images_that_change(gained: int, lost: int) -> None:
+    one, other = np.ones(IMAGES), np.ones(IMAGES)
+    one[:gained] = 0
+    other[gained : gained + lost] = 0
+    exact = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    found = sentence(measured(one=one, other=other), share=True)
+    assert ("tied" not in found) == (exact < 0.05), f"exact p = {exact:.3f}"
+    if gained + lost:
+        assert found.endswith("(no certain difference).") == (exact >= 0.05)
+
+
+def test_a_model_without_replicates_is_compared_by_its_interval() -> None:
+    result = measured(one=np.linspace(0, 1, IMAGES), other=np.linspace(0, 1.01, IMAGES))
+    deviations = result.replicates["value"].deviations.copy()
+    assert "tied" not in sentence(result)
+    deviations[1] = np.nan
+    spread = result.replicates["value"].spread
+    bare = Result(
+        "made", result.table, result.columns, replicates={"value": Replicates(deviations, spread)}
+    )
+    assert "tied" in sentence(bare)
+
+
+def test_with_three_models_the_middle_is_tied_with_whom_it_does_not_differ_from() -> None:
+    base = np.random.default_rng(2).normal(size=IMAGES)
+    noise = np.random.default_rng(3).normal(size=IMAGES)
+    found = sentence(measured(low=base, near=base - 0.05 * noise, high=base + 1.0))
+    assert found == "<b>high</b> most; <b>low</b> least, tied with <b>near</b>."
