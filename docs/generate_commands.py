@@ -41,7 +41,7 @@ There is no probe 'acuracy'. Did you mean accuracy
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | the report was written, but a part of it could not be drawn: one line for each part; or `vitreous doctor` found a problem |
+| 1 | the report lacks a part that could not be drawn, or `vitreous doctor` found a problem |
 | 2 | a mistake that you can fix: one sentence says what was asked, what was found and what to do |
 | 70 | a bug in Vitreous: please report it; `--debug` shows the traceback |
 | 130 | interrupted with Ctrl-C |

@@ -83,8 +83,8 @@ FIGURES = (
     Figure(
         "variance",
         "What units do to the variance",
-        "Variance of feature maps, by depth. It grows through the whole ViT; in the ResNet, "
-        "sub-sampling between stages lowers it again.",
+        "Variance of feature maps, by depth. It grows through the whole ViT. In the ResNet it "
+        "grows within stages; of the three sub-samplings between stages two lower it again.",
         "reference/probes/variance",
     ),
     Figure(
@@ -141,7 +141,9 @@ FIGURES = (
         "hessian",
         "Curvature after warm-up",
         "Density of the five largest Hessian eigenvalues (by size) of 40 batches. The ViT has "
-        "many negative ones; those of the ResNet are all positive and several times as large.",
+        "many negative ones; those of the ResNet are all positive and several times as large. The "
+        "weights after warm-up are not in the repository: train both first, with `--recipe "
+        "hdv_cifar --out runs/vit` and `--out runs/resnet`.",
         "reference/analyses/hessian",
         checkpoint="warmup",
         command="vitreous hessian run:runs/vit@warmup run:runs/resnet@warmup {data} "
@@ -176,8 +178,8 @@ HEAD = """# Gallery
 
 Figures of two models trained for [the reproduction](../explanation/reproduction.md) with the recipe
 of Park & Kim (2022): ViT-Ti/4 and ResNet-18 on CIFAR-10, seed 0 of three. Both models are in the
-repository, as `zoo:vit_ti_4` and `zoo:resnet_18` (install with `pip install -e .`). Each figure comes with the command that makes it;
-click a figure for its definition, options and pitfalls.
+repository, as `zoo:vit_ti_4` and `zoo:resnet_18` (install with `pip install -e .`). Each figure
+comes with the command that makes it; click a figure for its definition, options and pitfalls.
 
 """
 FOREST = """## The reproduction in one picture
@@ -187,12 +189,12 @@ FOREST = """## The reproduction in one picture
 :class: on-paper
 :target: ../explanation/reproduction.html
 
-The main effect of each of {count} findings with its 95 % interval, relative to the paper's: 0 is no
-effect, 1 is the paper's value.
+The main effect of each of {count} findings with its 95 % interval: 0 is no effect, 1 is the paper's
+value or, where the paper has none, the smallest effect that matters. Open marks have neither.
 ```
 
 ```text
-$ vitreous study zoo --data npz:cifar10 --scale reproduction --seeds 3 --out study
+$ vitreous study zoo --data tv:CIFAR10 --scale reproduction --seeds 3 --out study
 $ vitreous claims judge study --out verdicts.html
 ```
 """

@@ -50,8 +50,12 @@ here of the reproduction: three trainings of every network, five where the table
 truth is assumed to be the paper's own value or, where the paper has none, the smallest effect
 that matters. `vitreous.claims.power` computes it; [claims](claims.md) explains the rules.
 
-- **images** is the standard error over images, **trainings** the standard deviation between
-  trainings, both of the main effect (of ratios, of the logarithm) in the evidence in
+It is the power of one claim alone. The comparison with untrained networks, Holm's correction and
+the uncertainty of the spread itself, which is read off few trainings, all make it smaller.
+
+- **trainings** is how many there are of every network.
+- **images** is the standard error over images, **spread of trainings** the standard deviation
+  between trainings, both of the main effect (of ratios, of the logarithm) in the evidence in
   `results/`. In brackets: of how many trainings, and *world* for the synthetic datasets, whose
   small networks need not differ as much as those on real images.
 - **certain** is the probability that the direction is certain (reproduced or weaker),
@@ -60,10 +64,11 @@ that matters. `vitreous.claims.power` computes it; [claims](claims.md) explains 
 - Where no evidence has several trainings, the spread is unknown. **80 % up to** is the largest
   standard deviation between trainings at which the direction is still certain in 80 % of the
   studies (an equivalence reproduced). "never" means that images alone are too uncertain;
-  synthetic images are not counted here.
+  synthetic images are not counted here. Where all trainings gave the same number, there is no
+  spread to compute with, and the other cells are empty.
 - Where a claim has a direction only, no truth can be assumed. **80 % from** is the effect whose
   direction is certain in 80 % of the studies, as a multiple of the standard deviation between
-  trainings where that is unknown.
+  trainings where that is unknown; it is negative for a negative correlation.
 - The variance of shares of layers and of rank correlations is known from their number, so no
   spread has to be.
 

@@ -326,7 +326,7 @@ def page() -> str:
         "that was not requested before.\nThey were measured while other programs used the two "
         f"cores (load {load}), so times by the clock include waiting.\n",
         "An edit: best, median and 95th percentile by the clock, and median processor time.\n",
-        table(("model", "best", "median", "95 %", "processor", "goal"), edits(live)),
+        table(("model", "best", "median", "95th percentile", "processor", "goal"), edits(live)),
         "Other actions, median (95th percentile) by the clock: a second edit on top of the first, "
         "a slider, another image, the stream of\na unit, a click on a patch, undo.\n",
         table(("model", *ACTIONS.values()), other_actions(live)),

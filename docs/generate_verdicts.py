@@ -45,7 +45,7 @@ nothing else on the machine; exact properties on a CPU. The intervals are over t
 batches: what another seed would give is not in them. The manual discusses
 [what it means](../docs/explanation/reproduction.md).
 """,
-    "cifar10-reproduction-2026-11-18": """# Findings judged on CIFAR-10, the papers' own recipe
+    "cifar10-reproduction-2026-11-18": """# Findings judged on CIFAR-10, Park and Kim's recipe
 
 The first part of the reproduction: ViT-Ti/4 with a class token (seeds 0, 1, 2: 91.17, 90.59 and
 90.88 % of the test images right) and ResNet-18 (94.96, 95.00 and 95.32 %), `hdv_cifar` exactly

@@ -7,7 +7,7 @@
     no effect           its interval holds the null and excludes half of the paper's value
     opposite            the other direction is certain
     mixed               the main effect is reproduced or weaker, and a supporting one is opposite
-    holds untrained     the effect is there, and untrained networks show it just as well
+    holds untrained     untrained networks show it, too, and training adds nothing certain to it
     not testable here   a precondition is not met
     undecided           too few images or trainings to tell, or not measured
 
@@ -227,7 +227,9 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
 def _decide_present(verdict: Verdict, main: Effect, outcome: Outcome) -> tuple[Outcome, list[str]]:
     """The outcome of a main effect that is there, given untrained networks and what supports it."""
     if main.holds_untrained:
-        return "holds untrained", ["Untrained networks show it just as well."]
+        if main.judge_learned() == "opposite":
+            return "holds untrained", ["Untrained networks show more of it than trained ones."]
+        return "holds untrained", ["Untrained networks show it, and training adds nothing certain."]
     notes = []
     if not main.controlled and verdict.claim.has_control(verdict.scale):
         notes.append(

@@ -49,7 +49,7 @@ MEANINGS: dict[Outcome, str] = {
     "mixed": "as the paper has it, but a supporting effect is certainly the other way",
     "no effect": "the interval holds no effect and excludes half of the paper's",
     "opposite": "certainly the other way",
-    "holds untrained": "untrained networks show it just as well",
+    "holds untrained": "untrained networks show it, and training adds nothing certain",
     "undecided": "too few images or trainings to tell",
     "not testable here": "a precondition is not met",
     "identity": "exact, and computed",

@@ -151,8 +151,8 @@ def training_sharpens(models: Query) -> Iterator[Effect]:
 @check("HDV-11")
 def landscape_is_flatter(models: Query) -> Iterator[Effect]:
     """The NLL decides, at the radius where the published grid has its number. The loss that the
-    paper plots adds decay · Σ‖W‖, which is larger in a ResNet; both ways of adding L2 are noted,
-    and so is what happens close to the centre, where ViT is steeper in the paper, too."""
+    paper plots adds decay · Σ‖W‖, which may turn the comparison round; both ways of adding L2 are
+    noted, and so is what happens close to the centre, where ViT is steeper in the paper."""
     vit, resnet = models("vit"), models("resnet")
     yield less(
         "rise of the NLL at radius 0.8, ViT over ResNet",
