@@ -37,9 +37,8 @@ from safetensors.torch import save
 from vitreous import claims
 from vitreous.claims.facts import describe_facts
 from vitreous.storage.run_folder import Run
-from vitreous.studies import running
+from vitreous.studies import run_cells
 from vitreous.studies.cell_records import try_lock
-from vitreous.studies.conduct import check_settings
 from vitreous.studies.estimates import measuring_times
 from vitreous.studies.measuring import (
     TRAININGS,
@@ -51,7 +50,8 @@ from vitreous.studies.measuring import (
 )
 from vitreous.studies.packing import pack_evidence
 from vitreous.studies.plan import Cell, PlannedItem, plan
-from vitreous.studies.running import Limits, is_trained, reproducible
+from vitreous.studies.run_cells import Limits, is_trained, reproducible
+from vitreous.studies.run_study import check_settings
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.training import loop
 
@@ -154,7 +154,7 @@ def train(cells: Sequence[Cell], root: Path, scale: Scale, device: str) -> None:
     """Train all seeds of a network in one step, and nothing else."""
     loop.SAVE_EVERY = 120.0  # a state of 64 MB a seed; a part that is killed loses two minutes
     only = [replace(cell, items=()) for cell in cells]
-    report = running.run_cells(only, root, scale, device, limits=Limits(stack=True))
+    report = run_cells.run_cells(only, root, scale, device, limits=Limits(stack=True))
     for key, why in report.failed.items():
         print(f"training {key} failed: {why}", flush=True)
 

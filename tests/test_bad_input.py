@@ -22,7 +22,7 @@ from vitreous.config import AUGMENT, FIELDS, NOT_NEGATIVE, POSITIVE, SHARES, Rec
 from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.measure import analyses, probes
-from vitreous.measure.choosing import choose_analyses, choose_probes
+from vitreous.measure.selection import choose_analyses, choose_probes
 from vitreous.models.loading import load_model
 
 ROUNDS = {

@@ -29,7 +29,7 @@ from vitreous.measure.inspection import Inspection
 from vitreous.models import loading
 from vitreous.results import Result
 from vitreous.storage.atomic_files import read_json
-from vitreous.studies import conduct, running
+from vitreous.studies import run_cells, run_study
 from vitreous.training import loop
 from vitreous.training.loop import Trained
 from vitreous.training.step import Step
@@ -221,8 +221,8 @@ SETTINGS: dict[str, object] = {"data": "world:shapes", "scale": "sanity", "image
 @pytest.fixture(scope="module")
 def study(home: Path) -> Path:
     root = home / "study"
-    conduct.check_settings(root, SETTINGS)
-    assert not running.run_cells(cells(), root, tiny(), "cpu").failed
+    run_study.check_settings(root, SETTINGS)
+    assert not run_cells.run_cells(cells(), root, tiny(), "cpu").failed
     return root
 
 
@@ -277,8 +277,8 @@ def test_a_study(study: Path, tmp_path: Path) -> None:
     wanted, outcomes = verdicts(study), Outcomes()
 
     def again(root: Path) -> bool:
-        conduct.check_settings(root, SETTINGS)
-        report = running.run_cells(cells(), root, tiny(), "cpu")
+        run_study.check_settings(root, SETTINGS)
+        report = run_cells.run_cells(cells(), root, tiny(), "cpu")
         if report.failed:
             raise vitreous.VitreousError(next(iter(report.failed.values())))
         equal(root, study, "final.*")
@@ -295,8 +295,8 @@ def test_a_study_with_other_settings_never_goes_on(study: Path, tmp_path: Path) 
     for damage in damages(study, files="study.json"):
         copy = spoiled(study, damage, tmp_path / "copy")
         with pytest.raises(vitreous.VitreousError, match=r"holds studies with scale='sanity'"):
-            conduct.check_settings(copy, {**SETTINGS, "scale": "small"})
-        conduct.check_settings(copy, SETTINGS)
+            run_study.check_settings(copy, {**SETTINGS, "scale": "small"})
+        run_study.check_settings(copy, SETTINGS)
         assert read_json(copy / "study.json", strict=True) == SETTINGS
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from vitreous.cli import main
-from vitreous.studies import conduct, running
+from vitreous.studies import run_cells, run_study
 
 
 def typed(*words: str) -> int:
@@ -56,7 +56,7 @@ def test_a_study_whose_cells_failed_exits_with_an_error(
     """It judges what there is, says which cells failed, and no script takes it for a success."""
     judged: list[str] = []
     monkeypatch.setattr(
-        "vitreous.studies.conduct.conduct_study", lambda *given, **how: (["VIT-02"], ["k1", "k2"])
+        "vitreous.studies.run_study.conduct_study", lambda *given, **how: (["VIT-02"], ["k1", "k2"])
     )
     monkeypatch.setattr(
         "vitreous.commands.judge.judge_folder", lambda folder, ids, *rest: judged.append(ids)
@@ -68,8 +68,8 @@ def test_a_study_whose_cells_failed_exits_with_an_error(
 
 def test_which_cells_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the cells to what the command is told."""
-    monkeypatch.setattr(running, "do_cell", lambda *given: 1 / 0)
-    ids, failed = conduct.conduct_study(
+    monkeypatch.setattr(run_cells, "do_cell", lambda *given: 1 / 0)
+    ids, failed = run_study.conduct_study(
         "skips", "world:shapes", "sanity", 1, tmp_path, image=None, workers=1, device="cpu",
         executor="processes", address=None, dry_run=False, console=Console(quiet=True),
     )  # fmt: skip

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.choosing import choose_images
 from vitreous.measure.memory import out_of_memory
 from vitreous.measure.probe import Batch, Setting, Sums
+from vitreous.measure.selection import choose_images
 from vitreous.measure.streaming import Fetch, Pass
 from vitreous.measure.subject import logits, subjects
 

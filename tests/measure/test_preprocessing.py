@@ -20,9 +20,9 @@ import vitreous
 from data.pictures import noise
 from vitreous.cli import main
 from vitreous.errors import VitreousError
-from vitreous.measure.choosing import choose_images
 from vitreous.measure.preprocessing import choose_preprocessing, model_framing
 from vitreous.measure.probe import Setting
+from vitreous.measure.selection import choose_images
 from vitreous.measure.subject import logits, subjects
 from vitreous.model_names import bundled
 from vitreous.models.declared import crop_share, declared_training, processor_training

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from studies.tiny import cells, tiny
-from vitreous.studies import running
+from vitreous.studies import run_cells
 
 
 @pytest.fixture(scope="session")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study")
-    assert not running.run_cells(cells(), root, tiny(), "cpu").failed
+    assert not run_cells.run_cells(cells(), root, tiny(), "cpu").failed
     return root

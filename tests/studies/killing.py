@@ -12,7 +12,7 @@ from pathlib import Path
 from processes import PATIENCE
 from vitreous.studies.measuring import evidence_folder
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import is_finished
+from vitreous.studies.run_cells import is_finished
 
 Files = dict[Path, tuple[int, int]]
 

@@ -16,7 +16,7 @@ from vitreous import claims
 from vitreous.claims.book import find_claim
 from vitreous.cli import main
 from vitreous.storage.run_folder import Run
-from vitreous.studies import estimates, running
+from vitreous.studies import estimates, run_cells
 from vitreous.studies.dry_run import format_seconds
 from vitreous.studies.estimates import Speed, estimate_times, makespan, training_time
 from vitreous.studies.plan import Cell, plan
@@ -48,7 +48,7 @@ def first(found: list[Cell]) -> tuple[Cell, Training]:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of one seed."""
     root = tmp_path_factory.mktemp("study")
-    report = running.run_cells(cells(), root, tiny(), "cpu")
+    report = run_cells.run_cells(cells(), root, tiny(), "cpu")
     assert not report.failed
     return root
 

@@ -15,13 +15,13 @@ import torch
 from processes import started
 from studies.killing import alive, at_work, files, until
 from studies.tiny import cells, equal, tiny
-from vitreous.studies import executors, running
-from vitreous.studies.conduct import choose_executor
+from vitreous.studies import executors, run_cells
+from vitreous.studies.run_study import choose_executor
 
 
 def test_two_workers_give_what_one_gives(tmp_path: Path, done: Path) -> None:
     report = executors.run_processes(
-        cells(), tmp_path, tiny(), "cpu", running.ignore_state, workers=2
+        cells(), tmp_path, tiny(), "cpu", run_cells.ignore_state, workers=2
     )
     assert not report.failed
     equal(tmp_path, done)
@@ -30,14 +30,14 @@ def test_two_workers_give_what_one_gives(tmp_path: Path, done: Path) -> None:
 def test_helpers_are_killed(tmp_path: Path, done: Path) -> None:
     draws = random.Random(0)
     for _ in range(3):
-        helper = started(executors._help, cells(), tmp_path, tiny(), "cpu", running.NO_LIMITS)
+        helper = started(executors._help, cells(), tmp_path, tiny(), "cpu", run_cells.NO_LIMITS)
         until(lambda: at_work(tmp_path) or not helper.is_alive())  # noqa: B023 - called at once
         time.sleep(draws.uniform(0, 1.5))
         helper.kill()
         helper.join()
         assert helper.exitcode in (0, -signal.SIGKILL)  # no error ended it
         before = files(cells(), tmp_path)
-    assert not running.run_cells(cells(), tmp_path, tiny(), "cpu").failed
+    assert not run_cells.run_cells(cells(), tmp_path, tiny(), "cpu").failed
     assert before.items() <= files(cells(), tmp_path).items()
     equal(tmp_path, done)
 
@@ -78,12 +78,12 @@ def test_every_helper_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     order: list[str] = []
     monkeypatch.setattr(executors, "end_with_parent", lambda: order.append("watch"))
     monkeypatch.setattr(executors, "share_cells", lambda *given: order.append("work"))
-    executors._help([], tmp_path, tiny(), "cpu", running.NO_LIMITS)
+    executors._help([], tmp_path, tiny(), "cpu", run_cells.NO_LIMITS)
     assert order == ["watch", "work"]
 
 
 def test_who_does_the_cells() -> None:
-    assert choose_executor("processes", 1, None) is running.run_cells
+    assert choose_executor("processes", 1, None) is run_cells.run_cells
     assert choose_executor("processes", 2, None).func is executors.run_processes  # type: ignore[attr-defined]
     assert choose_executor("ray", 2, "auto").keywords == {"workers": 2, "address": "auto"}  # type: ignore[attr-defined]
 

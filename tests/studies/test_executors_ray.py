@@ -23,7 +23,7 @@ from processes import ready, started
 from studies.killing import alive, at_work, below, files, opened, until
 from studies.tiny import cells, equal, tiny
 from vitreous.errors import VitreousError
-from vitreous.studies import cell_records, executors, running
+from vitreous.studies import cell_records, executors, run_cells
 from vitreous.studies.plan import Cell
 
 ray = pytest.importorskip("ray")
@@ -43,7 +43,7 @@ ray.shutdown()
 def home() -> Iterator[None]:
     """A folder for Ray's files, with a short name for its sockets; workers find the package."""
     folder = tempfile.mkdtemp(prefix="vr", dir="/tmp")
-    source = str(Path(running.__file__).parents[2])
+    source = str(Path(run_cells.__file__).parents[2])
     given = {
         "RAY_TMPDIR": folder,
         "RAY_AUTH_MODE": "disabled",
@@ -78,8 +78,8 @@ def drive(root: Path, address: str | None) -> BaseProcess:
         root,
         tiny(),
         "cpu",
-        running.ignore_state,
-        running.NO_LIMITS,
+        run_cells.ignore_state,
+        run_cells.NO_LIMITS,
         2,
         address,
     )
@@ -129,8 +129,8 @@ def kill_at_work(
     pid, lock = found.popitem()
     kill(pid, signal.SIGKILL)
     cell = next(cell for cell in cells() if cell_records.lock_path(cell, root).name == lock.name)
-    until(lambda: running.is_finished(cell, root) or not driver.is_alive())
-    assert running.is_finished(cell, root)
+    until(lambda: run_cells.is_finished(cell, root) or not driver.is_alive())
+    assert run_cells.is_finished(cell, root)
 
 
 def kill(pid: int | None, how: signal.Signals) -> None:
@@ -147,7 +147,7 @@ def rest(driver: BaseProcess, root: Path) -> None:
         until(lambda: bool(workers(driver.pid or 0)) or not driver.is_alive())
         until(
             lambda: (
-                {cell.key for cell in running.unfinished_cells(cells(), root)} <= {last.key}
+                {cell.key for cell in run_cells.unfinished_cells(cells(), root)} <= {last.key}
                 or not driver.is_alive()
             )
         )
@@ -183,8 +183,8 @@ class Cluster:
     def cancel(self, reference: Any) -> None:
         self.sent.append("cancelled")
 
-    def do(self, root: Path) -> running.Report:
-        return executors.Dispatch(self, cells(), running.ignore_state, self.send, root).follow()
+    def do(self, root: Path) -> run_cells.Report:
+        return executors.Dispatch(self, cells(), run_cells.ignore_state, self.send, root).follow()
 
 
 def test_a_cell_whose_worker_dies_is_sent_again_so_many_times(tmp_path: Path) -> None:

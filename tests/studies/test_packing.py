@@ -14,7 +14,7 @@ from vitreous.claims.loading import load_evidence
 from vitreous.claims.verdicts import judge
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import Damaged, read_json
-from vitreous.studies import running
+from vitreous.studies import run_cells
 from vitreous.studies.packing import pack_evidence, unpack_evidence
 
 
@@ -32,8 +32,8 @@ def test_unpacked_evidence_is_the_same_and_never_done_again(
     before = tables(done)
     for name, table in tables(unpacked).items():
         pd.testing.assert_frame_equal(table, before[name], check_exact=True)
-    monkeypatch.setattr(running, "do_cell", lambda *given: pytest.fail("It was unpacked."))
-    report = running.run_cells(cells(), unpacked, tiny(), "cpu")
+    monkeypatch.setattr(run_cells, "do_cell", lambda *given: pytest.fail("It was unpacked."))
+    report = run_cells.run_cells(cells(), unpacked, tiny(), "cpu")
     assert len(report.done) == len(cells())
     assert not list(unpacked.glob("trainings/*/weights"))
     assert not any(verdict.missing for verdict in judge(load_evidence(unpacked), CLAIMS))
@@ -51,7 +51,7 @@ def test_a_result_that_is_lost_needs_the_weights(unpacked: Path) -> None:
     """Nothing is trained anew behind one's back, and nobody waits for what will not come."""
     for path in unpacked.glob("exhibits/*/*.parquet"):
         path.unlink()
-    report = running.run_cells(cells(), unpacked, tiny(), "cpu")
+    report = run_cells.run_cells(cells(), unpacked, tiny(), "cpu")
     assert len(report.failed) == len([cell for cell in cells() if cell.items])
     assert all("left behind" in why for why in report.failed.values())
 
@@ -64,7 +64,7 @@ def test_large_evidence_is_split_and_each_part_stands_alone(done: Path, tmp_path
     added = [unpack_evidence([path], tmp_path / "new") for path in reversed(packed.archives)]
     assert sum(added) == packed.results
     assert unpack_evidence(packed.archives, tmp_path / "new") == 0
-    assert not running.unfinished_cells(cells(), tmp_path / "new")
+    assert not run_cells.unfinished_cells(cells(), tmp_path / "new")
     with pytest.raises(VitreousError, match="alone takes"):
         pack_evidence(done, tmp_path / "evidence.zip", limit=1000)
 
@@ -74,7 +74,7 @@ def test_unpacking_keeps_what_is_there(done: Path, tmp_path: Path) -> None:
     packed = pack_evidence(done, tmp_path / "evidence.zip")
     assert unpack_evidence(packed.archives, copy) == 0
     assert not list(copy.glob("trainings/*/packed.json"))
-    assert not running.unfinished_cells(cells(), copy)
+    assert not run_cells.unfinished_cells(cells(), copy)
 
 
 def test_damage_is_noticed(done: Path, tmp_path: Path) -> None:

@@ -80,9 +80,9 @@ def run_study(
     )
     # torch and pandas come with these
     from vitreous.commands.judge import judge_folder
-    from vitreous.studies import conduct
+    from vitreous.studies import run_study
 
-    ids, failed = conduct.conduct_study(
+    ids, failed = run_study.conduct_study(
         name, data, scale, seeds, out, image=square_side(image), workers=workers, device=device,
         executor=executor, address=address, dry_run=dry_run, console=console(), until=until,
     )  # fmt: skip
@@ -90,7 +90,7 @@ def run_study(
         files = (out / "verdicts.html", out / "verdicts.csv")
         judge_folder(out, ",".join(ids), (), files, False, console())
     if failed:
-        raise conduct.CellsFailed(failed, out)
+        raise run_study.CellsFailed(failed, out)
 
 
 def _choose_study(name: str | None, books: tuple[str, ...]) -> str:

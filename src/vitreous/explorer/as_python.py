@@ -62,7 +62,7 @@ def _opening(model: LiveModel, origin: Origin, imports: set[str]) -> Lines:
             f"[opened] = open_explorer({name}, data, limit={origin.limit}{given}).models",
             "subject, images = opened.subject, opened.data",
         ]
-    imports.add("from vitreous.measure.choosing import choose_images")
+    imports.add("from vitreous.measure.selection import choose_images")
     chosen = f"{origin.data!r}, {origin.split!r}, {origin.limit}, [subject], {origin.seed}"
     if origin.skip_corrupt:
         chosen += ", skip_corrupt=True"

@@ -18,10 +18,10 @@ from vitreous.errors import VitreousError
 from vitreous.explorer.origin import Origin
 from vitreous.explorer.views import Explorer
 from vitreous.image_size import ImageSize
-from vitreous.measure.choosing import choose_images
 from vitreous.measure.class_names import ClassNames
 from vitreous.measure.labels import match_labels
 from vitreous.measure.preprocessing import PreprocessingChoice, choose_preprocessing
+from vitreous.measure.selection import choose_images
 from vitreous.measure.subject import CheckpointFiles, Model, Subject, subjects
 from vitreous.validation import check_ranges, parse_limit
 from vitreous.weight_pairs import pair_weights

@@ -26,21 +26,21 @@ from vitreous.errors import UnknownName
 from vitreous.image_size import ImageSize
 from vitreous.interrupts import defer_interrupts
 from vitreous.measure.bench import Bench, Work
-from vitreous.measure.choosing import (
-    Chosen,
-    choose_analyses,
-    choose_images,
-    choose_probes,
-    described,
-)
 from vitreous.measure.class_names import ClassNames
+from vitreous.measure.determinism import check_steady
 from vitreous.measure.inspection import Inspection, provenance
 from vitreous.measure.labels import match_labels
 from vitreous.measure.memory import halving
 from vitreous.measure.partial import Interrupted, Numbers, Partial, Shards
 from vitreous.measure.preprocessing import PreprocessingChoice
 from vitreous.measure.probe import Probe, Setting
-from vitreous.measure.steadiness import check_steady
+from vitreous.measure.selection import (
+    Chosen,
+    choose_analyses,
+    choose_images,
+    choose_probes,
+    described,
+)
 from vitreous.measure.streaming import Forward, Pass
 from vitreous.measure.subject import CheckpointFiles, Model, Subject, subjects
 from vitreous.progress import progress

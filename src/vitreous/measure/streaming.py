@@ -23,10 +23,10 @@ from torch.utils._pytree import tree_leaves
 from vitreous import __version__
 from vitreous.devices import to_memory
 from vitreous.errors import VitreousError
-from vitreous.measure.choosing import described
 from vitreous.measure.memory import halving
 from vitreous.measure.per_image import sum_over_images
 from vitreous.measure.probe import Batch, PerImageValues, Probe, Setting, Sums, Updates
+from vitreous.measure.selection import described
 from vitreous.measure.subject import Subject
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites

@@ -2,7 +2,7 @@
 
 Fused attention (`scaled_dot_product_attention`) keeps its probabilities to itself; they are
 recomputed from its arguments, bias and mask included. All other attention is a product of weights
-and values (`products.py`).
+and values (`attention_products.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, fx
 
 from vitreous.specimen.attention_geometry import Places
+from vitreous.specimen.attention_products import Arrangement, Product, attention_product, is_summary
 from vitreous.specimen.contractions import contraction
 from vitreous.specimen.flow import Flow
 from vitreous.specimen.graph import aten, numel, op, path, shape_of, walk_up
 from vitreous.specimen.layout import BatchAxis
-from vitreous.specimen.products import Arrangement, Product, attention_product, is_summary
 from vitreous.specimen.trace import PREFIX, SPAN, Trace, constant_along
 from vitreous.unit_kinds import Reach, Weights
 

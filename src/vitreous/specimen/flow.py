@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from torch import fx
 
 from vitreous.specimen.anatomy import Grid
+from vitreous.specimen.attention_products import attention_product
 from vitreous.specimen.contractions import PRODUCTS
 from vitreous.specimen.graph import op, path, shape_of
 from vitreous.specimen.layout import Layout
 from vitreous.specimen.positions import Positions
-from vitreous.specimen.products import attention_product
 from vitreous.specimen.trace import SPAN, Trace, only_prefix
 from vitreous.unit_kinds import Kind
 

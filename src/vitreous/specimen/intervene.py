@@ -19,10 +19,10 @@ from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.attention import AttentionSite, combine_sites
 from vitreous.specimen.attention_geometry import Places, offsets
+from vitreous.specimen.attention_products import Arrangement
 from vitreous.specimen.graph import aten, path, shape_of
 from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.observe import Wiring, fused_arguments
-from vitreous.specimen.products import Arrangement
 from vitreous.unit_kinds import Weights
 
 Nodes = dict[str, fx.Node]

@@ -12,7 +12,7 @@ from vitreous.claims.facts import title_of
 from vitreous.errors import VitreousError
 from vitreous.studies.estimates import TimeEstimate, estimate_times, makespan
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import unfinished_cells
+from vitreous.studies.run_cells import unfinished_cells
 
 
 def print_forecast(

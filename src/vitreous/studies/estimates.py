@@ -32,7 +32,7 @@ from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
 from vitreous.studies.measuring import TRAININGS, missing_results
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import STACK, is_trained
+from vitreous.studies.run_cells import STACK, is_trained
 from vitreous.studies.training import Images, Training
 from vitreous.training import prepare
 from vitreous.training.loop import Trainer

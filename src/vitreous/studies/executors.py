@@ -30,7 +30,7 @@ from vitreous.devices import choose_device
 from vitreous.errors import VitreousError
 from vitreous.studies.cell_records import lock_path, note_failure, try_lock
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import (
+from vitreous.studies.run_cells import (
     NO_LIMITS,
     WAIT,
     Limits,

@@ -35,9 +35,9 @@ from vitreous.storage.atomic_files import (
 )
 from vitreous.storage.fingerprints import checksum
 from vitreous.storage.run_folder import Run
-from vitreous.studies.conduct import check_settings
 from vitreous.studies.measuring import STUDY, TRAININGS
-from vitreous.studies.running import PACKED, is_trained
+from vitreous.studies.run_cells import PACKED, is_trained
+from vitreous.studies.run_study import check_settings
 
 ENVIRONMENT = "environment.json"
 RECORDS = ("recipe.json", ENVIRONMENT, "metrics.jsonl")

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 import vitreous
 from vitreous.errors import VitreousError, VitreousWarning
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
-from vitreous.measure.choosing import choose_analyses
 from vitreous.measure.partial import Numbers
+from vitreous.measure.selection import choose_analyses
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result
 

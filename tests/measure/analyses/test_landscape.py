@@ -19,11 +19,11 @@ from vitreous.measure import engine
 from vitreous.measure.analyses import landscape as module
 from vitreous.measure.analyses.landscape import Landscape
 from vitreous.measure.analysis import Bench
-from vitreous.measure.choosing import choose_images
 from vitreous.measure.curvature.parameter_points import scores_at
 from vitreous.measure.curvature.relief import surface
 from vitreous.measure.partial import Interrupted
 from vitreous.measure.probe import Setting
+from vitreous.measure.selection import choose_images
 from vitreous.measure.subject import Subject, subjects
 from vitreous.results import Result
 

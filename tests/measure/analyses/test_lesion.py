@@ -54,7 +54,7 @@ def by_hand(model: nn.Module, name: str) -> tuple[Tensor, Tensor]:
 
 @cache
 def chosen() -> Any:
-    from vitreous.measure.choosing import choose_images
+    from vitreous.measure.selection import choose_images
 
     return choose_images(data(), "test", None, subjects(opened("nano:vit")), 0)
 

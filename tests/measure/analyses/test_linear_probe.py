@@ -136,7 +136,7 @@ def bench(subject: Subject, images: Dataset, splits: dict[str, Dataset]) -> Benc
 
 
 def chosen(images: Dataset) -> Dataset:
-    from vitreous.measure.choosing import choose_images
+    from vitreous.measure.selection import choose_images
 
     return choose_images(images, "any", None, (), 0)
 

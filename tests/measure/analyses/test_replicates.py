@@ -154,7 +154,7 @@ def test_lesions(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shape_share_is_a_ratio_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     result, given = measured("cue_conflict", {}, monkeypatch, count=40)
     data = vitreous.data.load("world:shapes", split="test", size=40)
-    seen = vitreous.measure.choosing.choose_images(data, "test", 512, (), SEED)
+    seen = vitreous.measure.selection.choose_images(data, "test", 512, (), SEED)
     shape, texture = (seen.truth[cue].numpy() for cue in ("shape", "texture"))
     weights = np.concatenate([np.ones((1, 40)), drawn(40)])
     weights = weights * (shape != texture)
@@ -178,7 +178,7 @@ def test_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     mixed = np.mean(np.exp(logs), axis=0)
     data = vitreous.data.load("world:shapes", split="test", size=20)
-    labels = vitreous.measure.choosing.choose_images(data, "test", 512, (), SEED).labels.numpy()
+    labels = vitreous.measure.selection.choose_images(data, "test", 512, (), SEED).labels.numpy()
     table = result.table
     (place,) = table.index[table["part"] == "ensemble"]
     assert close(result, place, mean(-np.log(mixed[np.arange(20), labels])), "nll") > 1e-9

@@ -13,7 +13,7 @@ import vitreous
 from vitreous.errors import VitreousError
 from vitreous.measure.analyses import similarity_to
 from vitreous.measure.analyses.similarity_to import SimilarityTo
-from vitreous.measure.choosing import choose_images
+from vitreous.measure.selection import choose_images
 from vitreous.measure.subject import subjects
 from vitreous.specimen.specimen import Specimen
 

@@ -19,12 +19,12 @@ from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.devices import choose_device
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import Damaged, explain_write_errors, read_json, write_json
-from vitreous.studies import build_up, executors, running
+from vitreous.studies import alternet_search, executors, run_cells
 from vitreous.studies.dry_run import cell_title, format_seconds, print_forecast
 from vitreous.studies.estimates import count_classes, estimate_times
 from vitreous.studies.measuring import STUDY
 from vitreous.studies.plan import ANY_NUMBER, Cell, plan
-from vitreous.studies.running import Limits, OnState, Report
+from vitreous.studies.run_cells import Limits, OnState, Report
 from vitreous.studies.scales import scale_named
 
 log = logging.getLogger("vitreous")
@@ -68,7 +68,7 @@ def conduct_study(
     stack = choose_device(device).type == "cuda" if stack is None else stack
     workers = executors.default_workers(device) if workers is None else workers
     _check_arguments(seeds, workers, executor, address)
-    about = [] if name == build_up.NAME else claims_of_study(name)
+    about = [] if name == alternet_search.NAME else claims_of_study(name)
     size = scale_named(scale)
     execute = choose_executor(executor, workers, address)
 
@@ -87,8 +87,8 @@ def conduct_study(
             )
         return report
 
-    if name == build_up.NAME:
-        search = build_up.BuildUp(size, data, range(seeds), out, image)
+    if name == alternet_search.NAME:
+        search = alternet_search.BuildUp(size, data, range(seeds), out, image)
         if dry_run:
             print_forecast(search.upcoming(), out, device, workers, console)
             console.print(search.prospect(), highlight=False)
@@ -144,7 +144,7 @@ def _limits(cells: Sequence[Cell], out: Path, device: str, deadline: float, stac
     """The limits of a run; only a deadline takes estimates, which cost some seconds."""
     if deadline == inf:
         return Limits(stack=stack)
-    times = estimate_times(running.unfinished_cells(cells, out), out, device, stack)
+    times = estimate_times(run_cells.unfinished_cells(cells, out), out, device, stack)
     training = {key: each.training for key, each in times.items()}
     return Limits(deadline, training, {key: each.measuring for key, each in times.items()}, stack)
 
@@ -194,11 +194,11 @@ def _measured_settings(out: Path) -> Iterator[dict[str, Any]]:
 
 
 def choose_executor(executor: Executor, workers: int, address: str | None) -> Callable[..., Report]:
-    """Return a function like `running.run_cells` that runs cells in these processes."""
+    """Return a function like `run_cells.run_cells` that runs cells in these processes."""
     if executor == "ray":
         return partial(executors.run_cluster, workers=workers, address=address)
     if workers == 1:
-        return running.run_cells
+        return run_cells.run_cells
     return partial(executors.run_processes, workers=workers)
 
 

@@ -15,8 +15,8 @@ from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.models.loading import model_of_run
 from vitreous.storage.run_folder import Run
-from vitreous.studies import conduct, running
-from vitreous.studies.build_up import (
+from vitreous.studies import run_cells, run_study
+from vitreous.studies.alternet_search import (
     HELD_OUT,
     BuildUp,
     Placement,
@@ -27,7 +27,7 @@ from vitreous.studies.build_up import (
 from vitreous.studies.facts_to_training import realise
 from vitreous.studies.measuring import load_split
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import Report
+from vitreous.studies.run_cells import Report
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.training.evaluate import evaluate
 
@@ -123,7 +123,7 @@ def tiny_search(root: Path) -> BuildUp:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("built")
-    tiny_search(root).follow(lambda cells: running.run_cells(cells, root, tiny(), "cpu"))
+    tiny_search(root).follow(lambda cells: run_cells.run_cells(cells, root, tiny(), "cpu"))
     return root
 
 
@@ -181,11 +181,11 @@ def test_a_stopped_search_goes_on(done: Path, tmp_path: Path) -> None:
 
     def work(cells: Sequence[Cell]) -> Report:
         if len(asked) == 2:
-            running.run_cells(cells[:1], tmp_path, tiny(), "cpu")
+            run_cells.run_cells(cells[:1], tmp_path, tiny(), "cpu")
             asked.append([])
             raise KeyboardInterrupt
         asked.append([cell.key for cell in cells])
-        return running.run_cells(cells, tmp_path, tiny(), "cpu")
+        return run_cells.run_cells(cells, tmp_path, tiny(), "cpu")
 
     with pytest.raises(KeyboardInterrupt):
         tiny_search(tmp_path).follow(work)
@@ -215,7 +215,7 @@ def typed(*words: str) -> int:
 def test_as_a_command(
     done: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(conduct, "scale_named", lambda name: tiny())
+    monkeypatch.setattr(run_study, "scale_named", lambda name: tiny())
     assert typed("build-up", "--seeds", "2", "--dry-run", "--out", str(tmp_path / "none")) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "AlterNet, attention 0,0,0" in said

@@ -30,7 +30,7 @@ from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.studies.facts_to_training import realise
 from vitreous.studies.measuring import evidence_folder, missing_results
 from vitreous.studies.plan import Cell, PlannedItem
-from vitreous.studies.running import Report
+from vitreous.studies.run_cells import Report
 from vitreous.studies.scales import Scale
 
 NAME = "build-up"

@@ -24,10 +24,10 @@ from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import read_json
 from vitreous.storage.fingerprints import checksum
 from vitreous.storage.run_folder import Run
-from vitreous.studies import cell_records, running
-from vitreous.studies.conduct import check_settings
+from vitreous.studies import cell_records, run_cells
 from vitreous.studies.measuring import evidence_folder, measure_item, training_result
 from vitreous.studies.plan import Cell, plan
+from vitreous.studies.run_study import check_settings
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def test_a_study_can_be_judged(done: Path) -> None:
 
 
 def test_what_is_finished_is_not_done_again(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "do_cell", lambda *given: pytest.fail("It was finished."))
-    report = running.run_cells(cells(), done, tiny(), "cpu")
+    monkeypatch.setattr(run_cells, "do_cell", lambda *given: pytest.fail("It was finished."))
+    report = run_cells.run_cells(cells(), done, tiny(), "cpu")
     assert len(report.done) == len(cells())
 
 
@@ -54,9 +54,9 @@ def test_what_was_deleted_is_done_again_and_comes_out_the_same(copy: Path, done:
     )
     for path in list(copy.glob("exhibits/*/erf.json")):
         path.unlink()
-    assert len(running.unfinished_cells(cells(), copy)) >= 2
-    running.run_cells(cells(), copy, tiny(), "cpu")
-    assert not running.unfinished_cells(cells(), copy)
+    assert len(run_cells.unfinished_cells(cells(), copy)) >= 2
+    run_cells.run_cells(cells(), copy, tiny(), "cpu")
+    assert not run_cells.unfinished_cells(cells(), copy)
     equal(copy, done)
 
 
@@ -96,7 +96,7 @@ def test_a_network_is_tuned_on_other_classes_than_it_was_trained_on(tmp_path: Pa
     )
     claim = find_claim(claims.every_claim(), "SLC-30")
     every = plan([claim], scale, "world:shapes", [0])
-    assert not running.run_cells(every, tmp_path, scale, "cpu").failed
+    assert not run_cells.run_cells(every, tmp_path, scale, "cpu").failed
     before, *after = [Run(tmp_path / "trainings" / cell.key) for cell in every]
     assert len(before.identity["data"]["classes"]) == 4
     assert [len(run.identity["data"]["classes"]) for run in after] == [5, 5]
@@ -119,17 +119,17 @@ def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
     with monkeypatch.context() as patch:
         patch.setattr(Run, "append", killed)
         with pytest.raises(KeyboardInterrupt):
-            running.run_cells([cell], tmp_path, tiny(), "cpu")
+            run_cells.run_cells([cell], tmp_path, tiny(), "cpu")
     run, wanted = (Run(root / "trainings" / cell.key) for root in (tmp_path, done))
     assert run.weights()[0].is_file()
-    assert not running.is_finished(cell, tmp_path)
-    running.run_cells([cell], tmp_path, tiny(), "cpu")
-    assert running.is_finished(cell, tmp_path)
+    assert not run_cells.is_finished(cell, tmp_path)
+    run_cells.run_cells([cell], tmp_path, tiny(), "cpu")
+    assert run_cells.is_finished(cell, tmp_path)
     assert [each["step"] for each in run.records()] == [each["step"] for each in wanted.records()]
     assert run.weights()[0].read_bytes() == wanted.weights()[0].read_bytes()
     run.weights()[0].write_bytes(b"damaged")
-    assert not running.is_trained(cell.key, tmp_path)
-    running.run_cells([cell], tmp_path, tiny(), "cpu")
+    assert not run_cells.is_trained(cell.key, tmp_path)
+    run_cells.run_cells([cell], tmp_path, tiny(), "cpu")
     assert run.weights()[0].read_bytes() == wanted.weights()[0].read_bytes()
 
 
@@ -147,7 +147,7 @@ def test_a_lost_checkpoint_that_is_to_be_measured_is_trained_again(
     )
     assert item.checkpoint == "initial"
     damage(copy / "trainings" / cell.key / "weights" / "initial.safetensors")
-    running.do_cell(replace(cell, items=(item,)), copy, tiny(), "cpu")
+    run_cells.do_cell(replace(cell, items=(item,)), copy, tiny(), "cpu")
     equal_weights = [
         root / "trainings" / cell.key / "weights" / "initial.safetensors" for root in (copy, done)
     ]
@@ -159,7 +159,7 @@ def test_a_damaged_index_is_named(copy: Path) -> None:
     index.write_text("{", encoding="utf-8")
     with pytest.raises(VitreousError, match="the same study measures it again"):
         load_evidence(copy)
-    running.run_cells(cells(), copy, tiny(), "cpu")
+    run_cells.run_cells(cells(), copy, tiny(), "cpu")
     assert load_evidence(copy).items
 
 
@@ -170,8 +170,8 @@ def test_a_cell_that_fails_leaves_the_others(
         if cell.training is not None:
             raise VitreousError("The loss is no longer a number.")
 
-    monkeypatch.setattr(running, "do_cell", do)
-    report = running.run_cells(cells(), tmp_path, tiny(), "cpu")
+    monkeypatch.setattr(run_cells, "do_cell", do)
+    report = run_cells.run_cells(cells(), tmp_path, tiny(), "cpu")
     assert report.failed.keys() == {cell.key for cell in cells()}
     assert "waits for" in report.failed[next(cell.key for cell in cells() if cell.training is None)]
     assert "no longer a number" in next(iter((tmp_path / "failed").glob("*.txt"))).read_text(
@@ -195,8 +195,8 @@ def broken(error: Exception) -> Callable[..., None]:
 def test_a_failure_nobody_thought_of_leaves_the_others(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "do_cell", broken(error))
-    report = running.run_cells(cells(), tmp_path, tiny(), "cpu")
+    monkeypatch.setattr(run_cells, "do_cell", broken(error))
+    report = run_cells.run_cells(cells(), tmp_path, tiny(), "cpu")
     assert report.done == [cells()[0].key]
     assert report.failed[cells()[1].key] == " ".join(f"{type(error).__name__}: {error}".split())
     assert "Traceback" in (tmp_path / "failed" / f"{cells()[1].key}.txt").read_text(
@@ -206,20 +206,20 @@ def test_a_failure_nobody_thought_of_leaves_the_others(
 
 def test_no_room_even_for_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failed").write_text("no folder", encoding="utf-8")
-    monkeypatch.setattr(running, "forget_failure", lambda *given: None)
-    monkeypatch.setattr(running, "do_cell", broken(OSError("No space left on device")))
-    assert len(running.run_cells(cells(), tmp_path, tiny(), "cpu").failed) == len(cells()) - 1
+    monkeypatch.setattr(run_cells, "forget_failure", lambda *given: None)
+    monkeypatch.setattr(run_cells, "do_cell", broken(OSError("No space left on device")))
+    assert len(run_cells.run_cells(cells(), tmp_path, tiny(), "cpu").failed) == len(cells()) - 1
 
 
 def test_a_lost_gpu_ends_the_study_and_its_cell_comes_last_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "do_cell", broken(torch.AcceleratorError("device-side assert")))
+    monkeypatch.setattr(run_cells, "do_cell", broken(torch.AcceleratorError("device-side assert")))
     with pytest.raises(
         VitreousError, match=f"failed at cell {cells()[1].key}.*device-side assert.*tries this one"
     ):
-        running.run_cells(cells(), tmp_path, tiny(), "cpu")
-    again = running.retry_order(cells(), tmp_path)
+        run_cells.run_cells(cells(), tmp_path, tiny(), "cpu")
+    again = run_cells.retry_order(cells(), tmp_path)
     assert [cell.key for cell in again] == [
         cell.key for cell in (*cells()[:1], *cells()[2:], cells()[1])
     ]
@@ -230,14 +230,14 @@ def test_what_another_worker_saw_fail_is_not_tried_again_before_the_next_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(running, "do_cell", lambda cell, *given: tried.append(cell.key))
+    monkeypatch.setattr(run_cells, "do_cell", lambda cell, *given: tried.append(cell.key))
     cell = cells()[0]
     cell_records.note_failure(cell, tmp_path, "The loss is no longer a number.", "more")
-    assert running.share_cells([cell], tmp_path, tiny(), "cpu").failed == {
+    assert run_cells.share_cells([cell], tmp_path, tiny(), "cpu").failed == {
         cell.key: "The loss is no longer a number."
     }
     assert not tried
-    assert running.run_cells([cell], tmp_path, tiny(), "cpu").done == [cell.key] == tried
+    assert run_cells.run_cells([cell], tmp_path, tiny(), "cpu").done == [cell.key] == tried
 
 
 def test_seeds_of_one_configuration_are_trained_in_one_step(
@@ -248,10 +248,10 @@ def test_seeds_of_one_configuration_are_trained_in_one_step(
     planned = plan([find_claim(claims.every_claim(), "SLC-31")], short, "world:shapes", [0, 1])
     vits = [replace(c, items=()) for c in planned if c.training and "vit" in c.training.model]
     assert len(vits) == 2
-    running.run_cells(vits, tmp_path / "alone", short, "cpu")
-    monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("It was trained alone."))
-    report = running.run_cells(
-        vits, tmp_path / "both", short, "cpu", limits=running.Limits(stack=True)
+    run_cells.run_cells(vits, tmp_path / "alone", short, "cpu")
+    monkeypatch.setattr(run_cells, "train", lambda *a, **k: pytest.fail("It was trained alone."))
+    report = run_cells.run_cells(
+        vits, tmp_path / "both", short, "cpu", limits=run_cells.Limits(stack=True)
     )
     assert report.done == [cell.key for cell in vits]
     for cell in vits:
@@ -266,12 +266,12 @@ def test_a_cell_that_would_end_too_late_is_not_begun(
 ) -> None:
     """Neither is one that waits for it; a shorter one is."""
     tried: list[str] = []
-    monkeypatch.setattr(running, "do_cell", lambda cell, *given: tried.append(cell.key))
-    monkeypatch.setattr(running, "is_trained", lambda key, root: key in tried)
+    monkeypatch.setattr(run_cells, "do_cell", lambda cell, *given: tried.append(cell.key))
+    monkeypatch.setattr(run_cells, "is_trained", lambda key, root: key in tried)
     pair = next(cell for cell in cells() if cell.training is None)
     short, long = (cell for cell in cells() if cell.key in pair.follows)
-    limits = running.Limits(time.time() + 3600, {short.key: 60.0, long.key: 1e6})
-    report = running.run_cells([short, long, pair], tmp_path, tiny(), "cpu", limits=limits)
+    limits = run_cells.Limits(time.time() + 3600, {short.key: 60.0, long.key: 1e6})
+    report = run_cells.run_cells([short, long, pair], tmp_path, tiny(), "cpu", limits=limits)
     assert tried == report.done == [short.key]
     assert report.left == [long.key, pair.key]
     assert not report.failed
@@ -283,7 +283,7 @@ def test_every_cell_has_one_thread_and_its_own_random_numbers() -> None:
     try:
         for _ in range(2):
             before = torch.rand(1)
-            with running.reproducible(3):
+            with run_cells.reproducible(3):
                 drawn.append(torch.rand(1))
                 assert torch.get_num_threads() == 1
                 assert {each["num_threads"] for each in threadpool_info()} == {1}
