@@ -20,7 +20,7 @@ import vitreous
 HERE = Path(__file__).resolve().parent
 
 project = "Vitreous"
-copyright = "the Vitreous authors"
+copyright = "The Vitreous developers, Apache-2.0"
 version = release = vitreous.__version__
 
 extensions = [

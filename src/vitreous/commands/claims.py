@@ -83,8 +83,8 @@ def judge_claims(
         Ids of findings, or keys of papers and books (HDV, MINE), separated by commas (default:
         all).
     role
-        What a model of an inspection is in the words of claims, NAME='vit pool=gap'; may be
-        repeated (default: what its run records).
+        Role of a model of an inspection: NAME='vit pool=gap'; may be repeated (default: what its
+        run records).
     all
         Print every finding with its notes, not only those that were decided.
     out

@@ -100,8 +100,8 @@ class MeasureOptions(ModelOptions):
         Also show the results saved in these folders; `nano` comes with the package and has the
         curvature, landscapes and lesions of the bundled models.
     role
-        What a model is in the words of claims, NAME='vit pool=gap'; may be repeated (default: what
-        its run records).
+        Role of a model, so that findings can be judged on it: NAME='vit pool=gap'; may be repeated
+        (default: what its run records).
     book
         Also use this book of findings and its probes: FILE.py:NAME or MODULE:NAME; may be repeated.
     """

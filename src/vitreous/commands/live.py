@@ -38,7 +38,8 @@ def explore_models(
 
     Your own: vitreous live vit_small_patch16_224 --weights last.pth --data photos
 
-    The page is served on this machine alone, at an address that only you know. Ctrl-C stops it.
+    The server listens on this machine only, and its address contains a random token. Ctrl-C stops
+    it.
 
     Parameters
     ----------

@@ -36,21 +36,23 @@ def run_study(
 
     Example: vitreous study zoo --data tv:CIFAR10 --scale small --out studies/cifar10
 
-    Interrupted? Run the same command again: it resumes. In another terminal the same command helps.
+    Interrupted? Run the same command again: it resumes. A second terminal with the same command
+    shares the work.
 
     Parameters
     ----------
     name
-        zoo, data, hessian-sweeps, sweeps, alternet, convit, skips, masked or identities; sanity for
-        all findings that have a small version, all for all. build-up searches where attention
-        belongs in a ResNet, and judges nothing. The key of a paper, for example HDV, has all its
-        findings (default: sanity, or with --book the findings of that book).
+        zoo, data, hessian-sweeps, sweeps, alternet, convit, skips, masked or identities; sanity
+        runs all findings that have a small version, all runs every finding. build-up searches
+        where attention belongs in a ResNet, and judges nothing. The key of a paper, for example
+        HDV, runs all findings of that paper (default: sanity, or with --book the findings of that
+        book).
     data
         Images, as in `vitreous train`; findings with a small version have their own at scale sanity
         (default: world:shapes).
     scale
-        sanity (two cores), small (one GPU), reproduction (the same with the paper's recipe) or
-        paper (default: sanity).
+        sanity (two cores), small (one GPU), reproduction (one GPU, the recipes of the papers) or
+        paper (many GPUs) (default: sanity).
     seeds
         Number of trainings of each model (default: 1).
     out
@@ -67,8 +69,8 @@ def run_study(
     address
         Address of a Ray cluster, HOST:PORT or auto (default: one on this machine).
     until
-        Minutes after which to stop: what would end later, by measured rates, is not started
-        (default: no limit).
+        Time limit in minutes: nothing that is expected to finish later is started (default: no
+        limit).
     dry_run
         Only list the trainings, the findings that each serves, and an estimate of the time.
     book
@@ -158,7 +160,7 @@ def pack_study(folder: Path, /, *, out: Path | None = None) -> None:
 
 
 def unpack_study(*archives: Path, out: Path = Path("study")) -> None:
-    """Unpack results of `vitreous pack` into the folder of a study, which then has them.
+    """Add results packed by `vitreous pack` to the folder of a study.
 
     Example: vitreous unpack evidence.zip --out studies/cifar10
 

@@ -48,8 +48,8 @@ class TrainOptions:
     fraction
         Train on this share of every class, 0.02 for 2 % (default: 1.0).
     iso
-        With a fraction: the same number of epochs, or of samples, which takes more epochs (default:
-        epochs).
+        What to keep equal with --fraction: the number of epochs, or of samples seen, which takes
+        more epochs (default: epochs).
     pretrained
         Start from the published weights (default: random weights).
     weights
@@ -61,8 +61,8 @@ class TrainOptions:
     seed
         Random seed (default: 0).
     seeds
-        Train this many seeds, from --seed on, in one step if the model allows it; each has a run
-        folder (default: 1).
+        Number of seeds to train, starting at --seed, all at once if the model allows it; each has a
+        run folder of its own (default: 1).
     device
         auto, cpu, cuda, cuda:1 or mps (default: auto).
     no_compile
