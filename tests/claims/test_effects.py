@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, inf, log, nan
 
 import numpy as np
@@ -18,6 +19,7 @@ from vitreous.claims.effects import (
     within,
 )
 from vitreous.claims.quantity import NORMAL_95, REPLICATES, Quantity
+from vitreous.claims.statistics import estimate_effect
 
 
 def known(value: float, reach: float = 0.0, trainings: int = 3) -> Quantity:
@@ -321,3 +323,17 @@ def test_a_ratio_is_known_as_one_before_it_is_measured() -> None:
     effect = more("", Quantity({}), 1.0, matters=log(1.5))
     assert effect.threshold == pytest.approx(1.5)
     assert effect.criterion == "more than 1 for certain, at least 1.5"
+
+
+@pytest.mark.parametrize(
+    ("added", "holds"), [(0.0, True), (4.0, True), (5.0, False), (6.0, False), (-9.0, True)]
+)
+def test_what_may_be_learned_does_not_hold_untrained(added: float, holds: bool) -> None:
+    """Training adds nothing certain: it is the architecture's only if what training seems to add is
+    less than the size that counts, here half of 10. Without a size, whatever it seems to add."""
+    for size, expected in (({"paper": 10.0}, holds), ({}, True)):
+        effect = more("", known(20 + added, 1.0), **size)
+        uncertain = estimate_effect(known(added, 8.0))
+        effect = replace(effect, control=estimate_effect(known(20, 1.0)), learned=uncertain)
+        assert effect.shown_untrained
+        assert effect.holds_untrained is (expected or added == -9.0)

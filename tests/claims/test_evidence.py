@@ -17,6 +17,7 @@ from vitreous.claims.quantity import NORMAL_95, REPLICATES
 from vitreous.claims.statistics import estimate_effect
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
+from vitreous.results.replicates import Replicates
 
 
 def test_what_holds_without_images_is_seen_beside_any_images() -> None:
@@ -232,6 +233,20 @@ def test_two_models_on_the_same_images_stay_paired() -> None:
     np.testing.assert_allclose(
         (alone.high - alone.low) / 2, 100 * NORMAL_95 * noise[1:].std(), rtol=0.02
     )
+
+
+@pytest.mark.parametrize(("images", "wider"), [(8, 1.282), (50, 1.029), (10_000, 1.0)])
+def test_replicates_of_few_images_are_widened(images: int, wider: float) -> None:
+    """Resampled values of n images vary (n − 1)/n times as much as they do, and few tell it badly:
+    Student's quantile of n − 1 degrees of freedom over that of 199, which the replicates have."""
+    plain = np.random.default_rng(0).normal(0.7, 0.1, 201)
+    made = result("accuracy", [{"model": "vit", "value": plain[0], "n": images}])
+    kept = Replicates.of(plain[:1], plain[None, 1:])
+    made = replace(made, replicates={"value": kept})
+    found = item("vit", made).rows("accuracy").one()
+    assert found[0] == plain[0]
+    apart = kept.around(plain[:1])[0] - plain[0]
+    np.testing.assert_allclose(found[1:] - plain[0], wider * apart, rtol=1e-3)
 
 
 def test_untrained_networks_are_asked_for_in_place_of_trained_ones() -> None:

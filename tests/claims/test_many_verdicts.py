@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from claims.test_verdicts import better, computed, entered, exact, known, of, verdict
@@ -13,6 +14,7 @@ from vitreous.claims.preconditions import Precondition
 from vitreous.claims.verdicts import (
     OUTCOMES,
     Verdict,
+    _correct,
     by_paper,
     count_outcomes,
     judge,
@@ -41,13 +43,29 @@ def test_holm_marks_what_is_certain_only_by_itself() -> None:
     (alone,) = many(weak)
     assert (alone.outcome, alone.survives) == ("reproduced", True)
     found = many(strong, weak, none, none)
-    assert [each.survives for each in found] == [True, False, True, True]
+    assert [each.survives for each in found] == [True, False, None, None]
     assert [each.outcome for each in found] == [
         "reproduced",
         "reproduced",
         "undecided",
         "undecided",
     ]
+
+
+def test_what_counts_only_if_learned_has_the_larger_p_value() -> None:
+    """The effect is far from zero; what training adds has an interval that just leaves out zero.
+    Alone it is certain, and beside others it is not."""
+    trained, untrained = known(3.0, 0.1), known(1.9, 1.0)
+    effect = more("main", trained).with_control(more("main", untrained))
+    assert effect.learned is not None
+    verdicts = many((1.0, 0.1), (0.1, 1.0), (0.1, 1.0))
+    alone, *_ = [replace(each, effects=(effect,)) for each in verdicts]
+    assert effect.p_value < 1e-6
+    assert 0.01 < alone.p_value == effect.learned.p_value(0.0) < 0.05
+    shown = replace(alone, outcome="holds untrained")  # which is about both networks alike
+    assert shown.p_value == effect.p_value
+    assert _correct([alone])[0].survives
+    assert _correct([alone, *verdicts[1:]])[0].survives is False
 
 
 def test_what_is_not_tested_takes_no_part_in_holm() -> None:
@@ -65,7 +83,8 @@ def test_sentences_on_chance() -> None:
     found = many((1.0, 0.1), (1.1, 1.0), (0.1, 1.0), (0.1, 1.0))
     assert sentences_on_chance(found) == [
         "Of 4 main effects 2 are certain; by chance alone we would expect at most 0.2.",
-        "1 stay certain when all are judged together (Holm); not ABC-02.",
+        "1 stay certain when all are judged together (Holm), 1 of the 2 reproduced among them; not "
+        "ABC-02.",
     ]
     once = of(more("main", known(1.0, 0.1, trainings=1)))
     assert sentences_on_chance([once]) == [

@@ -141,7 +141,7 @@ def varied(trained: float, untrained: float | None, reach: float = 0.05) -> list
             0.5,
             0.5,
             "holds untrained",
-            "Untrained networks show it, and training adds nothing certain.",
+            "Untrained networks show it, and training adds less than the size that counts.",
         ),
         (0.5, 0.3, "holds untrained", "Untrained networks show more of it than trained ones."),
         (0.4, 0.8, "reproduced", "Untrained networks show a part of it"),
@@ -191,7 +191,12 @@ def test_not_testable_says_every_reason_and_comes_before_all_else() -> None:
     )
     assert found.measured
     assert not found.seen_once
-    assert verdict(better, *percents(vit=90, resnet=60), requires=requires[1:2]).notes == ()
+    alone = verdict(better, *percents(vit=90, resnet=60), requires=requires[1:2])
+    assert alone.outcome == "reproduced"
+    assert alone.notes == (
+        "All 3 trainings have exactly this number, which tells nothing of how much others would "
+        "differ.",
+    )
 
 
 def test_a_precondition_that_is_not_known_stops_nothing() -> None:

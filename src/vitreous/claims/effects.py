@@ -203,9 +203,14 @@ class Effect:
 
     @property
     def holds_untrained(self) -> bool:
-        """Whether untrained networks show the effect, and training adds nothing to it for
-        certain."""
-        return self.shown_untrained and (self.bound is not None or not self.is_learned)
+        """Whether untrained networks show the effect, and training adds nothing to it for certain
+        and, where a size counts, less than that."""
+        if not self.shown_untrained or (self.bound is None and self.is_learned):
+            return False
+        rule = self._rule_of_learned
+        if rule is None or rule.wanted == 0:
+            return True
+        return rule.distance(rule.measured.value) < rule.wanted
 
     @property
     def shown_untrained(self) -> bool:
@@ -233,12 +238,19 @@ class Effect:
 
     def judge_learned(self) -> Outcome | None:
         """The outcome of what training adds, where untrained networks show some of the effect."""
+        rule = self._rule_of_learned
+        return rule.judge(rule.measured) if rule is not None else None
+
+    @property
+    def _rule_of_learned(self) -> Effect | None:
+        """What training adds, as an effect of its own."""
         if self.learned is None or not isfinite(self.learned.value) or self.direction == "within":
             return None
         wanted = 0.0 if self.bound is not None else self.wanted
+        null = 1.0 if self.ratio else 0.0
         return replace(
-            self, null=1.0 if self.ratio else 0.0, paper=None, matters=wanted, bound=None
-        ).judge(self.learned)
+            self, measured=self.learned, null=null, paper=None, matters=wanted, bound=None
+        )
 
 
 def _effect(

@@ -12,6 +12,7 @@ import numpy as np
 from vitreous.claims.facts import Facts, describe_facts
 from vitreous.claims.no_replicates import Remedy, check_replicates
 from vitreous.claims.quantity import Array, replicates_from_interval
+from vitreous.claims.student_t import few_clusters
 from vitreous.results import Result
 
 if TYPE_CHECKING:
@@ -152,12 +153,21 @@ class Rows:
         return np.asarray(self.entries(column), dtype=np.float64)
 
     def replicates(self, column: str = "value") -> Array | None:
-        """(1 + replicates, rows) of a column: the values, then one row per resample; None if not
-        kept."""
+        """(1 + replicates, rows) of a column: the values, then one row per resample, wider by what
+        few images show too little of; None if not kept."""
         if column not in self.result.replicates:
             return None
         drawn = self.result.draws(column, self.positions)
-        return drawn if np.isfinite(drawn[1:]).any() else None
+        if not np.isfinite(drawn[1:]).any():
+            return None
+        wider = np.array([few_clusters(int(count)) for count in self._images])
+        return drawn[:1] + wider * (drawn - drawn[:1]) if (wider > 1).any() else drawn
+
+    @property
+    def _images(self) -> Array:
+        """Number of images of each row; 0 where that is not known."""
+        counted = "n" in self.result.column_names
+        return np.nan_to_num(self.numbers("n")) if counted else np.zeros(len(self))
 
     def draws(self, column: str = "value") -> Array:
         """(1 + replicates, rows) of a column, made up from its interval where no replicates are

@@ -61,7 +61,7 @@ def critical_value(freedom: float, weight: Any, level: float = LEVEL) -> Any:
 
 
 def few_clusters(count: int) -> float:
-    """How many times too narrow replicates are that resample so few clusters as a whole.
+    """How many times too narrow replicates are that resample so few images, or batches as a whole.
 
     The variance of n clusters comes out (n − 1)/n times as large as it is, and has n − 1 degrees of
     freedom where replicates are taken to have 199.

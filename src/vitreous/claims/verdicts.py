@@ -7,7 +7,8 @@
     no effect           its interval holds the null and excludes half of the paper's value
     opposite            the other direction is certain
     mixed               the main effect is reproduced or weaker, and a supporting one is opposite
-    holds untrained     untrained networks show it, too, and training adds nothing certain to it
+    holds untrained     untrained networks show it, too, and training adds nothing certain to it,
+                        and less than half of the paper's size
     not testable here   a precondition is not met
     undecided           too few images or trainings to tell, or not measured
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, nan
 from typing import Literal
 
 from vitreous.claims.book import CheckFailed, Claim, Paper
@@ -75,7 +76,8 @@ class Verdict:
     failed
         The error, where the check itself failed.
     survives
-        Whether the main effect stays certain when those of all claims are judged together (Holm).
+        Whether the main effect stays certain when those of all claims are judged together (Holm);
+        None if it is not certain by itself.
     options
         Those of the study that the evidence is from.
     """
@@ -88,7 +90,7 @@ class Verdict:
     missing: tuple[Need, ...] = ()
     notes: tuple[str, ...] = ()
     failed: str = ""
-    survives: bool = True
+    survives: bool | None = None
     options: str = ""
 
     @property
@@ -120,6 +122,25 @@ class Verdict:
     def seeds(self) -> int:
         """Trainings that its main effect rests on."""
         return self.main.seeds if self.main is not None else 0
+
+    @property
+    def tested(self) -> bool:
+        """Whether its main effect has an interval, and could thus be certain by chance."""
+        exempt = self.outcome in ("identity", "not testable here")
+        return not exempt and self.main is not None and self.main.measured.spread > 0
+
+    @property
+    def p_value(self) -> float:
+        """Of the main effect: the larger of two where it counts only if training adds to it, that
+        against no effect and that against untrained networks. NaN if it was not tested."""
+        main = self.main
+        if main is None or not self.tested:
+            return nan
+        if main.learned is None or main.judge_learned() is None or main.bound is not None:
+            return main.p_value
+        if main.outcome not in ("reproduced", "weaker") or self.outcome == "holds untrained":
+            return main.p_value
+        return max(main.p_value, main.learned.p_value(1.0 if main.ratio else 0.0))
 
     @property
     def seen_once(self) -> bool:
@@ -213,23 +234,28 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
     if query.needs and all(need.result == "identities" for need in query.needs):
         exact = all(effect.outcome == "reproduced" for effect in verdict.judged)
         return ("identity" if exact else "opposite"), []
-    if main.measured.spread == 0 and main.seeds < ENOUGH_SEEDS:
-        return "undecided", [
-            "It is read off the record of a training, which has no interval: it needs "
-            f"{ENOUGH_SEEDS} trainings, and there {'is' if main.seeds == 1 else 'are'} "
-            f"{main.seeds}."
-        ]
+    notes = []
+    if main.measured.spread == 0:
+        if main.seeds < ENOUGH_SEEDS:
+            return "undecided", [
+                "It is read off the record of a training, which has no interval: it needs "
+                f"{ENOUGH_SEEDS} trainings, and there {'is' if main.seeds == 1 else 'are'} "
+                f"{main.seeds}."
+            ]
+        notes.append(
+            f"All {main.seeds} trainings have exactly this number, which tells nothing of how much "
+            "others would differ."
+        )
     if main.outcome not in ("reproduced", "weaker"):
-        return main.outcome, []
-    return _decide_present(verdict, main, main.outcome)
+        return main.outcome, notes
+    outcome, more = _decide_present(verdict, main, main.outcome)
+    return outcome, [*notes, *more]
 
 
 def _decide_present(verdict: Verdict, main: Effect, outcome: Outcome) -> tuple[Outcome, list[str]]:
     """The outcome of a main effect that is there, given untrained networks and what supports it."""
     if main.holds_untrained:
-        if main.judge_learned() == "opposite":
-            return "holds untrained", ["Untrained networks show more of it than trained ones."]
-        return "holds untrained", ["Untrained networks show it, and training adds nothing certain."]
+        return "holds untrained", [_what_training_adds(main)]
     notes = []
     if not main.controlled and verdict.claim.has_control(verdict.scale):
         notes.append(
@@ -239,7 +265,10 @@ def _decide_present(verdict: Verdict, main: Effect, outcome: Outcome) -> tuple[O
         )
     elif main.control is not None and not main.is_learned:
         return "undecided", [
-            "It is there, but whether training adds to what untrained networks have is not certain."
+            "It is there, in untrained networks, too; how much training adds to it is not certain."
+            if main.shown_untrained
+            else "It is there, but whether training adds to what untrained networks have is not "
+            "certain."
         ]
     learned = main.judge_learned()
     if main.shown_untrained and learned in ("reproduced", "weaker"):
@@ -251,16 +280,19 @@ def _decide_present(verdict: Verdict, main: Effect, outcome: Outcome) -> tuple[O
     return outcome, notes
 
 
+def _what_training_adds(main: Effect) -> str:
+    learned = main.judge_learned()
+    if learned == "opposite":
+        return "Untrained networks show more of it than trained ones."
+    if learned == "no effect":
+        return "Untrained networks show it, and training adds less than the size that counts."
+    return "Untrained networks show it, and training adds nothing certain."
+
+
 def _correct(verdicts: list[Verdict]) -> list[Verdict]:
     """Mark the verdicts whose main effect is no longer certain when all are judged together."""
-    tested = [
-        number
-        for number, verdict in enumerate(verdicts)
-        if verdict.outcome not in ("identity", "not testable here")
-        and verdict.main is not None
-        and isfinite(verdict.main.p_value)
-    ]
-    p_values = [main.p_value for n in tested if (main := verdicts[n].main) is not None]
+    tested = [number for number, verdict in enumerate(verdicts) if isfinite(verdict.p_value)]
+    p_values = [verdicts[number].p_value for number in tested]
     for number, p_value, survives in zip(tested, p_values, holm(p_values), strict=True):
         if p_value < LEVEL:
             verdicts[number] = replace(verdicts[number], survives=survives)
@@ -304,16 +336,10 @@ def _listed(counts: dict[Outcome, int]) -> str:
 
 def sentences_on_chance(verdicts: Sequence[Verdict]) -> list[str]:
     """How many effects would seem certain by chance, and which stay certain after correction."""
-    tested = [
-        verdict
-        for verdict in verdicts
-        if verdict.outcome not in ("identity", "not testable here")
-        and verdict.main is not None
-        and verdict.main.measured.spread > 0
-    ]
+    tested = [verdict for verdict in verdicts if isfinite(verdict.p_value)]
     if not tested:
         return []
-    certain = [v for v in tested if v.main is not None and v.main.p_value < LEVEL]
+    certain = [verdict for verdict in tested if verdict.p_value < LEVEL]
     lost = [verdict.claim.id for verdict in certain if not verdict.survives]
     once = sum(verdict.seen_once for verdict in tested)
     sentences = [
@@ -322,9 +348,11 @@ def sentences_on_chance(verdicts: Sequence[Verdict]) -> list[str]:
         f"{LEVEL * len(tested):.1f}."
     ]
     if lost:
+        reproduced = [verdict for verdict in certain if verdict.outcome == "reproduced"]
+        kept = sum(bool(verdict.survives) for verdict in reproduced)
         sentences.append(
-            f"{len(certain) - len(lost)} stay certain when all are judged together (Holm); not "
-            f"{', '.join(lost)}."
+            f"{len(certain) - len(lost)} stay certain when all are judged together (Holm), {kept} "
+            f"of the {len(reproduced)} reproduced among them; not {', '.join(lost)}."
         )
     if once:
         seen = "is seen once: it rests" if once == 1 else "are seen once: they rest"

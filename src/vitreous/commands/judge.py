@@ -23,6 +23,7 @@ from vitreous.claims.book import Claim, find_claim
 from vitreous.claims.effects import Effect
 from vitreous.claims.facts import parse_roles
 from vitreous.claims.loading import add_control, evidence_of, load_evidence
+from vitreous.claims.statistics import Interval95
 from vitreous.claims.verdicts import ENOUGH_SEEDS, OUTCOMES, Verdict, judge, summarise
 from vitreous.commands.claim_tables import need_text, short_number
 from vitreous.commands.output_files import named_outputs, written_sentence
@@ -278,12 +279,16 @@ def verdict_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
                     "value": _number(effect.measured.value),
                     "low": _number(effect.measured.low),
                     "high": _number(effect.measured.high),
+                    "standard_error": _standard_error(effect.measured),
+                    "p_value": _number(effect.p_value) if effect.direction else None,
                     "null": effect.null,
                     "direction": effect.direction or "",
                     "threshold": effect.threshold if effect.direction else None,
                     "reported": effect.paper,
-                    "untrained": None if effect.control is None else _number(effect.control.value),
+                    **_interval("untrained", effect.control),
+                    **_interval("learned", effect.learned),
                     "trainings": effect.seeds,
+                    "by_training": _by_training(effect),
                     "outcome": effect.outcome or "noted",
                     "data": verdict.data,
                     "scale": verdict.scale,
@@ -298,6 +303,23 @@ def _role(verdict: Verdict, effect: Effect) -> str:
     if effect.direction is None:
         return "noted"
     return "main" if effect is verdict.main else "supporting"
+
+
+def _interval(name: str, found: Interval95 | None) -> dict[str, float | None]:
+    """Three columns: the number and the ends of its interval."""
+    value, low, high = (nan,) * 3 if found is None else (found.value, found.low, found.high)
+    ends = {name: value, f"{name}_low": low, f"{name}_high": high}
+    return {column: _number(end) for column, end in ends.items()}
+
+
+def _standard_error(measured: Interval95) -> float | None:
+    return _number(measured.spread) if isfinite(measured.value) else None
+
+
+def _by_training(effect: Effect) -> str:
+    if effect.quantity is None or not effect.quantity.known:
+        return ""
+    return "; ".join(f"{value:.6g}" for value in effect.quantity.values)
 
 
 def _number(value: float) -> float | None:

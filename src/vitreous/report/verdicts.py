@@ -229,7 +229,7 @@ def _tags(verdict: Verdict) -> str:
     claim = verdict.claim
     tags = ["withdrawn"] if claim.withdrawn else []
     tags += ["seen once"] if verdict.seen_once else []
-    tags += [] if verdict.survives else ["not certain among all findings (Holm)"]
+    tags += [] if verdict.survives is not False else ["not certain among all findings (Holm)"]
     tags += ["disputed"] if concerning(claim.id) else []
     tags += ["large scale in the paper"] if claim.large else []
     return "".join(f'<span class="tag">{escape(tag)}</span>' for tag in tags)
