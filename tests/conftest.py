@@ -30,6 +30,10 @@ settings.load_profile("same everywhere")
 SLOWEST = (
     "test_executors_ray",
     "test_documents",
+    "test_site",
+    "test_page_reading",
+    "test_page",
+    "test_reading",
     "test_probes",
     "test_analyses",
     "test_damage",
