@@ -84,7 +84,31 @@ SLICES = {
             5: ("pit",),
             6: ("mixer",),
         },
-    )
+    ),
+    2: Slice(
+        "CVT-02 CVT-03 CVT-07 CVT-08 CVT-09 CVT-10 CVT-11 CVT-12 CVT-13 CVT-14 CVT-15 CVT-16 "
+        "CVT-29 CVT-30 CVT-31 CVT-34",
+        "reproduction",
+        {1: ("convit",), 2: ("deit",), 3: ("convit size=s",), 4: ("deit distilled=True",)},
+    ),
+    3: Slice(
+        "HDV-07 HDV-08 HDV-16 HDV-20 HDV-23 HDV-24",
+        "reproduction",
+        {
+            1: ("vit", "vit patch=2", "vit patch=8"),
+            2: tuple(f"vit kernel={kernel}" for kernel in (3, 5, 8)),
+            3: tuple(f"vit heads={heads} head_dim=64" for heads in (1, 2, 4, 8, 16)),
+            4: tuple(f"vit heads={heads} width=fixed" for heads in (1, 2, 4, 8, 16)),
+            5: tuple(f"vit heads=3 head_dim={width}" for width in (16, 32, 64, 128)),
+            6: (
+                "resnet",
+                "resnet fraction=0.06",
+                "vit fraction=0.06",
+                "vit fraction=0.06 schedule=samples",
+            ),
+        },
+        seeds=(0, 1, 2, 3, 4),
+    ),
 }
 MORE = ("fourier", "attention_entropy", "head_diversity", "nonlocality", "filters", "cost")
 """Further probes, which cost little in the same pass."""
@@ -120,17 +144,23 @@ ZOO = ("vit", "vit pool=gap", "resnet", "convit", "deit")
 
 
 def cells_of(which: Slice, part: str, scale: Scale, data: str) -> list[Cell]:
-    """The cells of the networks of a part such as `2` or `2:0,1`, with the additional probes."""
+    """The cells of the networks of a part such as `2` or `2:0,1`, with the additional probes.
+
+    Teachers come first; they are trained and not measured.
+    """
     number, _, seeds = part.partition(":")
     networks = set(which.parts[int(number)])
     chosen = [int(seed) for seed in seeds.split(",")] if seeds else which.seeds
     about = [claim for claim in claims.every_claim() if claim.id in which.claims.split()]
-    found = []
-    for cell in plan(about, scale, data, chosen):
-        own = {_network(item) for item in cell.items}
-        if cell.training is not None and own and own <= networks:
-            found.append(replace(cell, items=tuple(map(_extended, cell.items))))
-    return found
+    cells = [cell for cell in plan(about, scale, data, chosen) if cell.training is not None]
+    own = [cell for cell in cells if cell.items and set(map(_network, cell.items)) <= networks]
+    if missing := networks - {_network(item) for cell in own for item in cell.items}:
+        raise SystemExit(f"No claim of this slice reads {', '.join(sorted(missing))}.")
+    teachers = {key for cell in own for key in cell.follows} - {cell.key for cell in own}
+    return [
+        *(replace(cell, items=()) for cell in cells if cell.key in teachers),
+        *(replace(cell, items=tuple(map(_extended, cell.items))) for cell in own),
+    ]
 
 
 def _network(item: PlannedItem) -> str:

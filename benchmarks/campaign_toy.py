@@ -9,7 +9,14 @@ from vitreous.studies.scales import Scale
 
 def toy(scale: Scale) -> Scale:
     """The same at a size for a few minutes of one core."""
-    builds = dict(scale.builds)
+    short = {"epochs": 5, "warmup": 1, "batch": 16, "test_every": 2}
+    builds = {
+        name: {
+            size: replace(build, recipe={**build.recipe, **short} if build.recipe else {})
+            for size, build in sizes.items()
+        }
+        for name, sizes in scale.builds.items()
+    }
     for name in ("vit", "mixer"):
         build = builds[name][""]
         builds[name] = {"": replace(build, options={**build.options, "depth": 2})}
@@ -17,7 +24,7 @@ def toy(scale: Scale) -> Scale:
         scale,
         builds=builds,
         last={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
-        recipe=scale.recipe.but(epochs=5, warmup=1, batch=16, test_every=2),
+        recipe=scale.recipe.but(**short),
         images=replace(scale.images, size=64, test_size=64),
         counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)
         | dict.fromkeys(("occlusion", "linear_probe", "lesion", "band_noise"), 32),

@@ -27,7 +27,7 @@ from vitreous.errors import VitreousError
 from vitreous.models import build
 from vitreous.storage.run_folder import Run
 from vitreous.studies.facts_to_training import realise, shortened
-from vitreous.studies.scales import SANITY, SCALES, SMALL, Scale
+from vitreous.studies.scales import REPRODUCTION, SANITY, SCALES, SMALL, Scale
 from vitreous.studies.training import Training
 
 DATA = "tv:CIFAR10"
@@ -300,8 +300,19 @@ def test_what_is_seen_before_is_not_what_is_tuned_on() -> None:
 
 
 def test_the_teacher_is_the_studys_resnet() -> None:
-    taught = realise({"model": "deit", "distilled": True, "seed": 2}, SMALL, DATA)
-    assert taught.teacher == realise({"model": "resnet", "seed": 2}, SMALL, DATA)
+    for scale in (SMALL, REPRODUCTION):  # in the second, DeiT has a recipe of its own
+        taught = realise({"model": "deit", "distilled": True, "seed": 2}, scale, DATA)
+        assert taught.teacher == realise({"model": "resnet", "seed": 2}, scale, DATA)
+
+
+def test_convit_and_deit_share_a_recipe_that_spares_the_gates() -> None:
+    recipes = [
+        realise({"model": model}, REPRODUCTION, DATA).recipe.but(model={})
+        for model in ("convit", "deit")
+    ]
+    assert recipes[0] == recipes[1]
+    assert (recipes[0].decay, recipes[0].batch, recipes[0].lr) == ("matrices", 256, 1e-3)
+    assert realise({"model": "vit"}, REPRODUCTION, DATA).recipe.name == "hdv_cifar"
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,7 @@ def realise(
     facts = weight_facts(facts)
     check_possible(facts)
     build = scale.build(facts["model"], facts.get("size", ""))
-    if build.recipe:
-        scale = replace(scale, recipe=change_recipe(scale.recipe, build.recipe))
+    common, scale = scale, replace(scale, recipe=change_recipe(scale.recipe, build.recipe))
     name = str(facts.get("data", data))
     images = replace(scale.images, name=TASKS.get(name, name), image=image or scale.images.image)
     images = replace(images, held_out=float(facts.get("held_out", 0.0)))
@@ -64,7 +63,7 @@ def realise(
     else:
         training = _once(facts, scale, build.name, options, images)
         if facts.get("distilled"):
-            training = replace(training, teacher=_teacher(facts, scale, name, image))
+            training = replace(training, teacher=_teacher(facts, common, name, image))
     return replace(training, recipe=shortened(training.recipe)) if short else training
 
 

@@ -269,20 +269,32 @@ PAPER = Scale(
     last={"vit": "blocks.11.mlp", "resnet": "layer4.2"},
 )
 
+LIKE_CONVIT = {"name": "convit", "batch": 256, "lr": 1e-3, "test_every": 5}
+"""The recipe that d'Ascoli et al. train ConViT and DeiT with, at a batch for 50,000 images. Weight
+decay spares the gates: in `hdv_cifar` it would open them without any learning."""
+
+
+def _with_recipe(recipe: Mapping[str, Any], builds: Mapping[str, Build]) -> dict[str, Build]:
+    return {size: replace(build, recipe=recipe) for size, build in builds.items()}
+
+
 REPRODUCTION = replace(
     SMALL,
     name="reproduction",
     builds={
         **SMALL.builds,
         "swin": _sized(_patched("swin_ti", 2, window=2), _patched("swin_s", 2, window=2)),
+        "convit": _with_recipe(LIKE_CONVIT, SMALL.builds["convit"]),
+        "deit": _with_recipe(LIKE_CONVIT, SMALL.builds["deit"]),
     },
     recipe=named("hdv_cifar").but(test_every=5),
     asks=PAPER.asks,
     counts={**SMALL.counts, "hessian": 640, "corruption": 1000},
     keep_epochs=False,
 )
-"""The networks of `small` with Park and Kim's recipe as published (5 + 300 epochs at batch 96).
-Only Swin differs: with windows of 4 x 4 patches, 8 of its 12 blocks would see the whole image."""
+"""The networks of `small` with Park and Kim's recipe as published (5 + 300 epochs at batch 96), and
+ConViT and DeiT with that of d'Ascoli et al. Swin has smaller windows than in `small`: with windows
+of 4 x 4 patches, 8 of its 12 blocks would see the whole image."""
 
 SCALES = {scale.name: scale for scale in (SANITY, SMALL, PAPER, REPRODUCTION)}
 
