@@ -158,32 +158,53 @@ def plain(reason: str) -> str:
     return short if len(short) <= 240 else f"{short[:237]}…"
 
 
+LEGEND = (
+    ("opened", '`vitreous.open` returns; *blocks*: only with `units="blocks"`'),
+    (
+        "by blocks",
+        "The graph cannot be read. You can observe and remove the model's blocks, but not see its "
+        "attention.",
+    ),
+    (
+        "equal",
+        "The model's output before, the specimen's, and the model's afterwards are the same (the "
+        f"specimen's to a relative {TOLERANCE:.0e}).",
+    ),
+    (
+        "attention",
+        "Products of attention whose probabilities you can observe, of all that the model "
+        "computes. They are counted while the model runs without Vitreous: every softmax over "
+        "products of queries and keys that depends on the image and that the output depends on.",
+    ),
+    ("attention complete", "Models of which you can observe all of them."),
+    ("units", "All units except stem and head."),
+    (
+        "attends",
+        "What attention ranges over. *channel*: channels, so there is no distance; *linear*: there "
+        "is no softmax over pairs of positions; *unknown*: queries or keys lie on no grid.",
+    ),
+    ("s", "Processor seconds to open the model."),
+)
+
+
 def page(known: dict[str, Any]) -> str:
     entries = [known[library] for library in LIBRARIES if library in known]
     counts = [count(rows_of(entry)) for entry in entries]
     lines = [f"| library | {' | '.join(counts[0])} |", "|---" * (len(counts[0]) + 1) + "|"]
     for entry, numbers in zip(entries, counts, strict=True):
         lines.append(f"| {entry['title']} | {' | '.join(map(str, numbers.values()))} |")
+    legend = "\n".join(f"- **{column}**: {meaning}" for column, meaning in LEGEND)
     summary, sections = "\n".join(lines), "\n\n".join(map(section, entries))
-    return f"""# Every family
+    return f"""# Tested model families
 
 Models of four libraries, opened with random weights. Vitreous has no code for any of them. The
-list has one small model of each module of timm, every image model of vit-pytorch, every class
+list contains one small model of each module of timm, every image model of vit-pytorch, every class
 of transformers that takes `pixel_values` alone (with few layers), every classifier and
 segmentation model of torchvision, and the backbone of each of its detectors.
 
 {summary}
 
-*Opened*: `vitreous.open` returns. *By blocks*: the graph cannot be read, and `units="blocks"` opens
-the model: its blocks can be observed and taken out, its attention cannot be seen. *Equal*: the
-model's output before, the specimen's, and the model's afterwards are the same (the specimen's
-within a relative {TOLERANCE:.0e}). *Attention*: products of attention whose probabilities you can
-observe, of all that the model makes; a softmax over products of queries and keys is counted while
-the model runs, without Vitreous, if the images have a part in it and the output depends on it.
-*Complete*: all of them. *Units* are those beside stem and head; *attends* says over what:
-*channel*: channels attend to each other, there is no distance; *linear*: no softmax over pairs of
-positions; *unknown*: queries or keys on no grid. *s*: processor seconds to open.
-
+{legend}
 {sections}
 
 <!-- Written by docs/generate_families.py. -->
