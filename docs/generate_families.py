@@ -205,6 +205,7 @@ segmentation model of torchvision, and the backbone of each of its detectors.
 {summary}
 
 {legend}
+
 {sections}
 
 <!-- Written by docs/generate_families.py. -->
