@@ -58,7 +58,7 @@ log = logging.getLogger("vitreous")
 
 
 def load(
-    name: str,
+    name: Path | str,
     *,
     split: str | None = None,
     image: ImageSize | None = None,
@@ -77,7 +77,7 @@ def load(
 
     Parameters
     ----------
-    name : str
+    name : str or Path
         A path, `npz:PATH`, `tv:NAME`, `hf:NAME` or `world:TASK`.
     split : str, optional
         train, test, val or all. Default: train, and all images of data without splits. If you ask
@@ -112,6 +112,7 @@ def load(
     >>> load("world:shapes", split="test", size=100)
     Dataset('world:shapes', 'test': 100 images of 32x32, 10 classes)
     """
+    name = str(name)
     check_dataset(name, split)
     check_ranges(size=size, seed=seed)
     source, where = parse_dataset(name)

@@ -66,7 +66,7 @@ class Analysis(Measurement, ABC):
     def __call__(
         self,
         models: Model | Sequence[Model] | Mapping[str, Model],
-        data: Dataset | str | Mapping[str, Dataset] = "world:shapes",
+        data: Dataset | Path | str | Mapping[str, Dataset] = "world:shapes",
         *,
         keep: Path | str | None = None,
         **how: Any,

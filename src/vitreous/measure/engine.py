@@ -60,7 +60,7 @@ Stop = Callable[[], bool]
 
 def inspect(
     models: Model | Iterable[Model] | Mapping[str, Model],
-    data: Dataset | str = "world:shapes",
+    data: Dataset | Path | str = "world:shapes",
     probes: Chosen[Probe] | None = None,
     *,
     limit: int | Literal["all"] | None = 512,
@@ -141,7 +141,7 @@ def inspect(
 
 def analyse(
     models: Model | Iterable[Model] | Mapping[str, Model],
-    data: Dataset | str | Mapping[str, Dataset] = "world:shapes",
+    data: Dataset | Path | str | Mapping[str, Dataset] = "world:shapes",
     analyses: Chosen[Analysis] | None = None,
     *,
     limit: int | Literal["all"] | None = None,
@@ -356,7 +356,7 @@ def _with_provenance(
 def _bench(
     analysis: Analysis,
     opened: tuple[Subject, ...],
-    data: Dataset | str | Mapping[str, Dataset],
+    data: Dataset | Path | str | Mapping[str, Dataset],
     split: str | None,
     limit: int | None,
     seed: int,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import torch
 
 from vitreous.data.dataset import Dataset
+from vitreous.data.given import given_images
 from vitreous.data.loading import load
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import UnknownName, VitreousError
@@ -128,13 +130,14 @@ def _options(kind: type[Any]) -> list[str]:
 
 
 def choose_images(
-    data: Dataset | str, split: str | None, limit: int | None, opened: Sequence[Subject], seed: int,
-    skip_corrupt: bool = False, usual: str = "test",
+    data: Dataset | Path | str, split: str | None, limit: int | None, opened: Sequence[Subject],
+    seed: int, skip_corrupt: bool = False, usual: str = "test",
 ) -> Dataset:  # fmt: skip
     """At most `limit` images, class-balanced.
 
     Without a split those of the `usual` one, or all images of a data set without splits.
     """
+    data = given_images(data)
     if isinstance(data, str):
         how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt, "whole": split is None}
         data = _framed(data, split or usual, opened, {**how, "shuffled": True})

@@ -81,7 +81,7 @@ class Trained:
 
 def train(
     model: nn.Module | str,
-    data: Dataset | str,
+    data: Dataset | Path | str,
     recipe: Recipe | str = "fast",
     *,
     test: Dataset | None = None,

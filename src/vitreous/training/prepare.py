@@ -17,6 +17,7 @@ from vitreous import __version__
 from vitreous.config import Recipe
 from vitreous.data import load as load_data
 from vitreous.data.dataset import Dataset
+from vitreous.data.given import given_images
 from vitreous.errors import VitreousError
 from vitreous.models.loading import comes_with_weights, describe_model, load_model
 from vitreous.models.matching import load_weights
@@ -26,13 +27,14 @@ from vitreous.training.adapt import adapt
 
 
 def prepare_images(
-    data: Dataset | str, test: Dataset | None, recipe: Recipe
+    data: Dataset | Path | str, test: Dataset | None, recipe: Recipe
 ) -> tuple[Dataset, Dataset]:
     """Load and check training and test images; both get the training images' mean and std."""
+    data = given_images(data)
     if isinstance(data, str):
         name, data = data, load_data(data)
         test = load_data(name, split="test") if test is None else test
-    if test is None:
+    if test is None or isinstance(given_images(test), str):
         raise VitreousError(
             "Training images came without test images: give test=, a Dataset of the same classes."
         )

@@ -34,7 +34,7 @@ log = logging.getLogger("vitreous")
 
 def train_seeds(
     model: str,
-    data: Dataset | str,
+    data: Dataset | Path | str,
     recipe: Recipe | str = "fast",
     *,
     seeds: Sequence[int],
