@@ -62,16 +62,15 @@ for _old in _caches.glob("*"):
 os.environ["PYTHONPATH"] = str(HERE.parent / "src")  # for the kernels
 os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
 logging.getLogger("traitlets").setLevel(logging.WARNING)
-_kernel = HERE / "_build" / "jupyter" / "kernels" / "manual" / "kernel.json"
+_kernel = HERE / "_build" / "jupyter" / "kernels" / "python3" / "kernel.json"
 _kernel.parent.mkdir(parents=True, exist_ok=True)
 _start = [sys.executable, "-m", "ipykernel_launcher", "--log-level=ERROR", "-f"]
 _kernel.write_text(
     json.dumps({"argv": [*_start, "{connection_file}"], "display_name": "Python 3"}),
     encoding="utf-8",
 )  # this Python, whichever one a kernel of the user's calls python3
-os.environ["JUPYTER_PATH"] = str(HERE / "_build" / "jupyter")
+os.environ["JUPYTER_PATH"] = str(HERE / "_build" / "jupyter")  # comes before the user's
 
-nb_kernel_rgx_aliases = {"python3": "manual"}
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(_cache)
 nb_execution_timeout = 300

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import runpy
 import sys
 import threading
 from collections.abc import Iterator
@@ -33,6 +34,16 @@ PAGES = (
 """Each kind of page, and those with the widest tables, formulas and code."""
 SEARCHES = {
     "CKA": "reference/probes/cka",
+    "CKA minibatch": "reference/probes/cka",
+    "attention rollout": "reference/probes/rollout",
+    "load checkpoint": "how-to/checkpoint",
+    "DataLoader": "how-to/images",
+    "saliency": "how-to/show",
+    "NaN": "reference/training",
+    "ImageNet folder": "how-to/labels",
+    "effective receptive field": "reference/analyses/erf",
+    "Hessian negative eigenvalues": "reference/analyses/hessian",
+    "timm": "reference/families",
     "checkpoint": "how-to/checkpoint",
     "lesion": "reference/analyses/lesion",
     "Hessian": "reference/analyses/hessian",
@@ -94,6 +105,26 @@ def tab(address: str) -> Iterator[Page]:
 def test_it_builds_without_warnings(site: Path) -> None:
     assert "Specimen.observe" in (site / "reference" / "api.html").read_text(encoding="utf-8")
     assert len(list(site.glob("_downloads/*/*.ipynb"))) == 7
+
+
+def test_notebooks_name_a_kernel_that_every_reader_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The manual runs them on this Python without renaming the kernel: a download that names a
+    kernel of ours would not start anywhere else."""
+    kernelspec = pytest.importorskip("jupyter_client.kernelspec")
+    user = tmp_path / "kernels" / "python3"
+    user.mkdir(parents=True)
+    (user / "kernel.json").write_text('{"argv": ["theirs"], "display_name": "Theirs"}')
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+    for name in ("JUPYTER_PATH", "PYTHONPATH", "PYTHONWARNINGS"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # the configuration sets them
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    settings = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    assert not settings.get("nb_kernel_rgx_aliases")
+    for page in (ROOT / "docs" / "tutorials").glob("[!i]*.md"):
+        assert "\n  name: python3\n" in page.read_text(encoding="utf-8"), page
+    assert kernelspec.KernelSpecManager().get_kernel_spec("python3").argv[0] == sys.executable
 
 
 @pytest.mark.parametrize("name", PAGES)
