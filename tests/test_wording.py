@@ -1,12 +1,15 @@
 """Texts that users read have the field's own words: no catalogue ids, no private vocabulary.
 
-These are the documents, the messages and sentences in the source, what `--help` prints, the texts
-of findings, and the explorer's page. Ids of claims (`HDV-26`) are names that users type.
+These are the documents, the docstrings of the Python API's page, the messages and sentences in the
+source, what `--help` prints, the texts of findings, and the explorer's page. Ids of claims
+(`HDV-26`) are names that users type.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +60,18 @@ def texts_of(path: Path) -> Iterator[str]:
                 yield re.sub(r"`[^`\n]*`|<[^>]*", "", node.value)
 
 
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Those of the names on the page of the Python API and of their public members."""
+    page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+    for name in re.findall(r"^\.\. auto\w+:: ([\w.]+)", page, re.MULTILINE):
+        documented = pkgutil.resolve_name(name)
+        members = getattr(documented, "__dict__", {})
+        public = [each for key, each in members.items() if not key.startswith("_")]
+        for each in (documented, *public):
+            if isinstance(each, property) or callable(each) or each is documented:
+                yield name, re.sub(r"`[^`\n]*`|>>> .*", "", inspect.getdoc(each) or "")
+
+
 def found(text: str) -> list[str]:
     return [hit[0] for hit in (*IDS.finditer(text), *WORDS.finditer(text.lower()))]
 
@@ -70,7 +85,9 @@ def test_the_rule_itself() -> None:
 
 
 def test_texts_use_the_fields_words() -> None:
-    wrong = [f"{name}: {hit}" for name, text in documents() for hit in found(text)]
+    texts = [*documents(), *docstrings()]
+    assert sum(bool(text) for name, text in texts if name == "vitreous.Specimen") > 5
+    wrong = [f"{name}: {hit}" for name, text in texts for hit in found(text)]
     for path in sorted(SOURCE.rglob("*.py")):
         for text in texts_of(path):
             wrong += [f"{path.relative_to(ROOT)}: {hit} in {text[:60]!r}" for hit in found(text)]

@@ -27,7 +27,7 @@ def given_images(data: object) -> Dataset | str:
             "name)."
         )
     if problem := _images_problem(data.images) or _labels_problem(data):
-        raise VitreousError(f"The data set {data.name!r} cannot be used: {problem}.")
+        raise VitreousError(f"The dataset {data.name!r} cannot be used: {problem}.")
     return data
 
 

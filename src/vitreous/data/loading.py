@@ -73,7 +73,7 @@ def load(
     statistics: bool = True,
     shuffled: bool = False,
 ) -> Dataset:
-    """Load a data set by name, as one uint8 tensor.
+    """Load a dataset by name, as one uint8 tensor.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def load(
     memory : int
         Images that take more bytes are mapped from the cache.
     statistics : bool
-        Measure mean and std of the training images; without it a data set has the published ones,
+        Measure mean and std of the training images; without it a dataset has the published ones,
         or ImageNet's.
     shuffled : bool
         Return the images in a random order whose every beginning holds the classes in proportion.

@@ -18,7 +18,7 @@ from vitreous.errors import VitreousError
 
 
 def fraction(data: Dataset, share: float, *, seed: int = 0, first: bool = False) -> Dataset:
-    """A share of each class, in the order of the data set.
+    """A share of each class, in the order of the dataset.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def fraction(data: Dataset, share: float, *, seed: int = 0, first: bool = False)
 
 
 def split_off(data: Dataset, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """The data set in two parts, for training and validation; the second is a share of each
+    """The dataset in two parts, for training and validation; the second is a share of each
     class.
 
     Examples

@@ -96,7 +96,7 @@ def live(
     model
         A name, a module or a specimen, or two of them.
     images
-        A data set or its name, a picture, or several (paths, Pillow's images, arrays, tensors).
+        A dataset or its name, a picture, or several (paths, Pillow's images, arrays, tensors).
     height
         Of the cell's output, in pixels.
     out

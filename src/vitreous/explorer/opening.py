@@ -55,7 +55,7 @@ def open_explorer(
     models
         Names, modules or specimens.
     data
-        A data set or its name, a picture, or several (paths, Pillow's images, arrays, tensors).
+        A dataset or its name, a picture, or several (paths, Pillow's images, arrays, tensors).
     limit
         Maximum number of images, class-balanced, or "all".
     split, skip_corrupt, image, pretrained, weights, preprocessing, classes, device, seed

@@ -84,7 +84,7 @@ def inspect(
     models
         Names, modules or specimens: one, several, or a dict that names them.
     data
-        A data set or its name.
+        A dataset, its name or its path.
     probes
         Names, or a dict of names and options (default: all).
     limit
@@ -164,7 +164,7 @@ def analyse(
     models
         Names, modules or specimens: one, several, or a dict that names them.
     data
-        A data set or its name, or a dict of data sets by split.
+        A dataset, its name or its path, or a dict of datasets by split.
     analyses
         Names, or a dict of names and options (default: all).
     limit, split

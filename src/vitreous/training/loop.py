@@ -101,11 +101,11 @@ def train(
     model
         A module, which is trained in place, or a name.
     data
-        Training images as a `Dataset`, or the name of a data set.
+        Training images as a `Dataset`, or the name or path of a dataset.
     recipe
         A `Recipe` or its name; `vitreous.recipes.names()` lists them.
     test
-        Test images with the same classes; for a named data set, its test split.
+        Test images with the same classes; for a named dataset, its test split.
     out
         Folder of the run; by default below `runs/`, with a name that is unique to the run.
     seed
