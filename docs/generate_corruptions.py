@@ -64,12 +64,12 @@ last row on the right is not a corruption: it shows the bands of the image aroun
 TAIL = """
 ## How they compare with the originals
 
-Each is the published definition (Hendrycks and Dietterich 2019), tested value by value against an
-image-by-image version in numpy, scipy and Pillow that uses the same random numbers. Values are
-rounded down, as in the originals. What differs:
+Each follows the published definition (Hendrycks and Dietterich 2019). The tests compare it value by
+value with an image-by-image version in numpy, scipy and Pillow that uses the same random numbers.
+Values are rounded down, as in the originals. These details differ:
 
-- **frost**: the originals are photographs; here are five panes grown by a rule, with the
-  photographs' mean, contrast and tint in every channel.
+- **frost**: the originals are photographs. Ours are five generated panes with the photographs'
+  mean, contrast and tint in every channel.
 - **motion_blur, snow**: ImageMagick's kernel of motion, applied in floating point.
 - **spatter**: exact distances, where the original has an approximation; a lens without a drop
   leaves the image as it is, where the original divides by zero.
@@ -84,8 +84,8 @@ not move away from the clean image evenly.
 
 ## Noise of one frequency
 
-`band_noise` gives noise to be added to images, restricted to a square ring of frequencies (radians
-a pixel, up to π):
+`band_noise` returns noise to add to images, restricted to a square ring of frequencies (radians
+per pixel, up to π):
 
 ```python
 import math

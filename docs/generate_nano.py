@@ -18,9 +18,9 @@ SHELF = ROOT / "src" / "vitreous" / "nano"
 
 INTRODUCTION = """# Trained models in the package
 
-Seven small trained models come with Vitreous, to try things on. Nothing is downloaded. The
-weights load in a fraction of a second; opening a model also reads its graph, which takes longer
-the first time in a process.
+Seven small trained models come with Vitreous, so that you can try things out. Nothing is
+downloaded. The weights load in a fraction of a second. Opening a model also reads its graph, which
+takes longer the first time in a process.
 
 ```python
 import vitreous

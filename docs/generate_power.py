@@ -45,19 +45,21 @@ MANY_CLASSES = ("HDV-27", *ALTERNET, "SLC-10", "SLC-13", *(f"SLC-{n}" for n in r
 """Claims that are tested on images of many classes."""
 HEAD = """# Power
 
-How likely is a claim *reproduced*, if it is true? This is the power of the study that tests it,
-here of the reproduction: three trainings of every network, five where the table says so. The
-truth is assumed to be the paper's own value or, where the paper has none, the smallest effect
+If a claim is true, how likely is the verdict *reproduced*? This is the power of the study that
+tests it, here of the reproduction: three trainings of every network, five where the table says so.
+The truth is assumed to be the paper's own value or, where the paper has none, the smallest effect
 that matters. `vitreous.claims.power` computes it; [claims](claims.md) explains the rules.
 
-It is the power of one claim alone. The comparison with untrained networks, Holm's correction and
-the uncertainty of the spread itself, which is read off few trainings, all make it smaller.
+This is the power of one claim alone. Three things make it smaller: the comparison with untrained
+networks, Holm's correction, and the uncertainty of the spread itself, which comes from few
+trainings.
 
 - **trainings** is how many there are of every network.
 - **images** is the standard error over images, **spread of trainings** the standard deviation
   between trainings, both of the main effect (of ratios, of the logarithm) in the evidence in
-  `results/`. In brackets: of how many trainings, and *world* for the synthetic datasets, whose
-  small networks need not differ as much as those on real images.
+  `results/`. The brackets contain the number of trainings, and
+  *world* for the synthetic datasets, whose small networks need not differ as much as those on real
+  images.
 - **certain** is the probability that the direction is certain (reproduced or weaker),
   **reproduced** that it is also as large as it has to be. An effect that is exactly of the size
   that matters is found larger in half of the studies, so at most 50 % are reproduced.
@@ -66,7 +68,7 @@ the uncertainty of the spread itself, which is read off few trainings, all make 
   studies (an equivalence reproduced). "never" means that images alone are too uncertain;
   synthetic images are not counted here. Where all trainings gave the same number, there is no
   spread to compute with, and the other cells are empty.
-- Where a claim has a direction only, no truth can be assumed. **80 % from** is the effect whose
+- Where a claim has only a direction, no truth can be assumed. **80 % from** is the effect whose
   direction is certain in 80 % of the studies, as a multiple of the standard deviation between
   trainings where that is unknown; it is negative for a negative correlation.
 - The variance of shares of layers and of rank correlations is known from their number, so no

@@ -37,7 +37,7 @@ fast  `hdv_cifar` for one GPU
 
 Each name is a function in `vitreous.recipes`, with one file per paper. Its arguments are what
 the paper varies: `dascoli_2021.deit(batch=256)` has the learning rate of that batch. Each file
-begins with what had to be approximated.
+begins with what we had to approximate.
 
 <!-- Written by docs/generate_recipes.py. -->
 
