@@ -94,6 +94,43 @@ def test_every_width_and_theme(
         assert violations == [], "\n".join(violations)
 
 
+@pytest.mark.parametrize("panel", ["attention", "stream"])
+def test_nothing_is_cut_on_a_phone(tab: Page, servers: Servers, shots: Path, panel: str) -> None:
+    edits = "edit=0:off:blocks.1.attn&edit=0:box:blocks.3.attn&noise=0.5,0.1,0.1"
+    visit(tab, f"{servers['nano'].url}#{edits}&panel={panel}", 390, 844)
+    tab.picture(shots / f"live-nano-390-{panel}.png", whole=True)
+    words = ".chip .kind, .sentence, #inside figcaption, .card .name, .slider label, .buttons button"
+    cut = tab.value(
+        f"[...document.querySelectorAll({json.dumps(words)})].filter((each) => each.checkVisibility()"
+        " && !each.closest('.unit:not([data-edits=\"\"])'))  // a mark may take the room\n"
+        ".filter((each) => each.scrollWidth > each.clientWidth + 1 && each.clientWidth"
+        " || each.scrollHeight > each.clientHeight + 2 && each.clientHeight)"
+        ".map((each) => each.innerText)"
+    )
+    assert cut == []
+    assert tab.value("document.documentElement.scrollWidth") == 390
+
+
+def test_long_names_of_classes_leave_room_for_the_shares(tab: Page) -> None:
+    """And of two classes in one line both are seen."""
+    long = [f"{number} {'a name of eighty letters ' * 3}" for number in range(10)]
+    plain = vitreous.data.load("world:shapes", split="test", size=6)
+    live = serve(["nano:vit"], data=replace(plain, classes=tuple(long)))
+    try:
+        for width in (1440, 390):
+            visit(tab, f"{live.url}#edit=0:off:blocks.0.attn&edit=0:off:blocks.1.attn", width)
+            outside = tab.value(
+                "[...document.querySelectorAll('.card :is(.share, .was, .change, s, b, .wrong)')]"
+                ".filter((each) => each.getBoundingClientRect().right >"
+                " each.closest('.card').getBoundingClientRect().right"
+                " || each.clientWidth === 0 && each.matches('s, b')).map((each) => each.className)"
+            )
+            assert outside == []
+            assert tab.value("document.querySelectorAll('.verdict s').length") == 1
+    finally:
+        live.running.stop()
+
+
 def test_rows_of_long_paths_can_be_told_apart(tab: Page, servers: Servers) -> None:
     visit(tab, servers["nano"].url)
     names = {
