@@ -99,13 +99,15 @@ def test_nothing_is_cut_on_a_phone(tab: Page, servers: Servers, shots: Path, pan
     edits = "edit=0:off:blocks.1.attn&edit=0:box:blocks.3.attn&noise=0.5,0.1,0.1"
     visit(tab, f"{servers['nano'].url}#{edits}&panel={panel}", 390, 844)
     tab.picture(shots / f"live-nano-390-{panel}.png", whole=True)
-    words = ".chip .kind, .sentence, #inside figcaption, .card .name, .slider label, .buttons button"
+    words = (
+        ".chip .kind, .sentence, #inside figcaption, .card .name, .slider label, .buttons button"
+    )
     cut = tab.value(
-        f"[...document.querySelectorAll({json.dumps(words)})].filter((each) => each.checkVisibility()"
-        " && !each.closest('.unit:not([data-edits=\"\"])'))  // a mark may take the room\n"
-        ".filter((each) => each.scrollWidth > each.clientWidth + 1 && each.clientWidth"
-        " || each.scrollHeight > each.clientHeight + 2 && each.clientHeight)"
-        ".map((each) => each.innerText)"
+        f"[...document.querySelectorAll({json.dumps(words)})]"
+        ".filter((each) => each.checkVisibility() && each.clientWidth"
+        " && !each.closest('.unit:not([data-edits=\"\"])'))"  # a mark may take the room
+        ".filter((each) => each.scrollWidth > each.clientWidth + 1"
+        " || each.scrollHeight > each.clientHeight + 2).map((each) => each.innerText)"
     )
     assert cut == []
     assert tab.value("document.documentElement.scrollWidth") == 390

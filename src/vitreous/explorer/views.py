@@ -137,7 +137,7 @@ class Explorer:
 
     def upload(self, content: bytes, name: str) -> Picture:
         """Add an image; the oldest upload is forgotten when there are too many."""
-        photo = read_upload(content, name)
+        photo = read_upload(content, name, self.models[0].upright)  # of all models alike
         frames = tuple(model.frame(photo) for model in self.models)
         size, small = photo.size, thumbnail_png(photo)
         with self._lock:
