@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import timm
 import torch
 
 from live.browsing import (
     PAIRS,
-    SMALL,
     Live,
     Servers,
     check_shares,
@@ -30,8 +28,6 @@ from live.browsing import (
     visit,
 )
 from report.browser import Page
-from vitreous.explorer.opening import open_explorer
-from vitreous.explorer.server import start
 from vitreous.explorer.state import parse_changes
 
 STEPS = {
@@ -98,27 +94,6 @@ def test_a_session_from_first_click_to_shared_address(
     assert fragment(tab) == state
     assert [shown_shares(tab, each) for each in (0, 1)] == numbers
     assert tab.value(f"document.querySelector({json.dumps(chip(second))}).ariaPressed") == "true"
-
-
-def test_what_is_shown_after_a_reload_is_the_same_to_the_pixel(tab: Page) -> None:
-    """The address has four decimals, so the page has no more: the middle of a patch is where four
-    patches of an earlier layer meet, and one of 7 rows has no middle of four decimals."""
-    small = {**SMALL["swin"], "img_size": 56, "window_size": 7, "num_classes": 10}
-    running = start(open_explorer(timm.create_model(**small), limit=4, image=56, device="cpu"))
-    try:
-        visit(tab, running.url)
-        query = "document.querySelector('.pane').dataset.query"
-        for place in (0.1, 0.3, 0.45, 0.7, 0.95):
-            tab.click(chip("layers.1.blocks.0.attn"))
-            tab.click("#picture", place, place)
-            tab.drag("#picture", (0.03, 0.05), (place, place), shift=True)
-            tab.click(chip("layers.0.blocks.0.attn"))
-            settle(tab)
-            seen = tab.value(query), shown_shares(tab)
-            visit(tab, tab.value("location.href"))
-            assert (tab.value(query), shown_shares(tab)) == seen
-    finally:
-        running.stop()
 
 
 def open_picture(path: Path) -> Any:

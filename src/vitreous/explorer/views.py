@@ -39,6 +39,8 @@ from vitreous.specimen.rerun import Cancelled, Recording
 
 MEMORY = 1 << 30
 """Bytes of recordings that are kept."""
+OPERATION = 8 << 10
+"""Bytes of an operation in the graph of an edited model, which a recording keeps alive."""
 STRIP = 64
 """Images of the data set on the page."""
 UPLOADS = 50
@@ -90,7 +92,7 @@ class Explorer:
         self.pictures = {picture.id: picture for picture in self._strip()}
         self._uploads: list[str] = []
         self._lock = threading.Lock()
-        self._recordings = RecentlyUsed[Recording](memory, lambda each: each.nbytes)
+        self._recordings = RecentlyUsed[Recording](memory, _memory)
         self._bases = RecentlyUsed[Basis](256)
 
     def _strip(self) -> Iterable[Picture]:
@@ -322,6 +324,11 @@ class Explorer:
         if name not in units:
             raise UnknownName("unit", name, units)
         return units[name]
+
+
+def _memory(recording: Recording) -> int:
+    """Bytes of a recording; of a small model the graph takes more than the numbers."""
+    return recording.nbytes + OPERATION * recording.runner.operations
 
 
 def _key(model: LiveModel, picture: Picture, changes: Changes, edited: Edited) -> tuple[Any, ...]:
