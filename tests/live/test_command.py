@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from vitreous import cli
 from vitreous.cli import launch
 from vitreous.commands import live
+from vitreous.explorer.server import bind
 
 
 def test_from_start_to_ctrl_c_in_the_middle_of_a_measurement(
@@ -67,6 +69,18 @@ def test_mistakes_are_reported_before_anything_is_loaded(
 ) -> None:
     assert launch("live", *words) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", [0, 99999, -1])
+def test_a_port_that_cannot_be_used_is_reported_before_models_are_opened(
+    port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(live, "_open", None)
+    with closing(bind(0)) as taken:
+        wanted = port or taken.getsockname()[1]
+        assert launch("live", "nano:vit", "--port", str(wanted)) == 2
+    says = "ddress already in use" if port == 0 else "ports are numbers from 0 to 65535"
+    assert f"{says}. Choose another one with --port" in capsys.readouterr().err
 
 
 def test_what_is_not_installed(

@@ -203,3 +203,52 @@ def test_copied_python_of_an_upload_and_of_a_module(
         [top] = printed
         after = explorer.view(state)["models"][0]["after"]
         assert [row["share"] for row in after] == pytest.approx(top.values[0].tolist(), abs=1e-6)
+
+
+def test_copied_python_tells_two_modules_apart(tmp_path: Path) -> None:
+    """Also a module from a name, and what each was opened with."""
+    torch.manual_seed(0)
+    one, two = (timm.create_model("resnet10t", num_classes=10) for _ in range(2))
+    files = {}
+    for name, model in (("x", one), ("y", two)):
+        files[name] = str(tmp_path / f"{name}.pth")
+        torch.save(model.state_dict(), files[name])
+    named = {"x": "resnet10t", "y": "resnet10t"}
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        ({'be"fore': one, "after": two}, {}), ([one, "resnet10t"], {}), (iter([two]), {}),
+        (named, {"weights": files}), ("resnet10t", {"weights": list(files.values())}),
+    ]  # fmt: skip
+    for models, options in cases:
+        several = [two] if isinstance(models, Iterator) else models
+        explorer = open_explorer(models, limit=4, image=64, device="cpu", **options)
+        state = parse_state({"image": "d1", "edits": [{"unit": "layer3.0", "what": "skip"}]})
+        text = python_of(explorer, state)
+        printed: list[Any] = []
+        exec(compile(text, "copied", "exec"),
+             {"print": printed.append, "models": several, "model": two})  # fmt: skip
+        for model, top in zip(explorer.view(state)["models"], printed, strict=True):
+            found = [row["share"] for row in model["after"]]
+            assert found == pytest.approx(top.values[0].tolist(), abs=1e-6)
+        assert text.startswith("# model") == (models is not named and models != "resnet10t")
+
+
+def test_photos_are_turned_upright_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a folder are: uploaded ones, given ones, and the file that copied code reads."""
+    monkeypatch.chdir(tmp_path)
+    turned = Image.Exif()
+    turned[0x112] = 6
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), np.uint8)
+    Image.fromarray(pixels).save("photo.png", exif=turned)
+    explorer = open_explorer("nano:vit", ["photo.png"], preprocessing={"upright": True})
+    picture = explorer.upload(Path("photo.png").read_bytes(), "photo.png")
+    upright = torch.from_numpy(np.rot90(pixels, -1).copy()).permute(2, 0, 1)
+    assert torch.equal(picture.frames[0][0], upright)
+    assert torch.equal(explorer.data.images[0], upright)
+    state = parse_state({"image": picture.id})
+    printed: list[Any] = []
+    given = {"print": printed.append, "data": ["photo.png"]}
+    exec(compile(python_of(explorer, state), "copied", "exec"), given)
+    after = explorer.view(state)["models"][0]["after"]
+    assert [row["share"] for row in after] == pytest.approx(printed[0].values[0].tolist(), abs=1e-6)

@@ -21,8 +21,10 @@ import torch
 
 import vitreous
 from live.browsing import (
+    SMALL,
     Live,
     Servers,
+    chip,
     fragment,
     picture_file,
     serve,
@@ -34,6 +36,8 @@ from live.browsing import (
 from report.browser import Page, browser, found
 from report.conftest import EVIL
 from report.test_reading import axe_source
+from vitreous.explorer.opening import open_explorer
+from vitreous.explorer.server import start
 
 UNITS = {
     "nano": "blocks.1.attn",
@@ -92,6 +96,66 @@ def test_every_width_and_theme(
             "(each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html)}`))"
         )
         assert violations == [], "\n".join(violations)
+
+
+@pytest.mark.parametrize("panel", ["attention", "stream"])
+def test_nothing_is_cut_on_a_phone(tab: Page, servers: Servers, shots: Path, panel: str) -> None:
+    edits = "edit=0:off:blocks.1.attn&edit=0:box:blocks.3.attn&noise=0.5,0.1,0.1"
+    visit(tab, f"{servers['nano'].url}#{edits}&panel={panel}", 390, 844)
+    tab.picture(shots / f"live-nano-390-{panel}.png", whole=True)
+    words = (
+        ".chip .kind, .sentence, #inside figcaption, .card .name, .slider label, .buttons button"
+    )
+    cut = tab.value(
+        f"[...document.querySelectorAll({json.dumps(words)})]"
+        ".filter((each) => each.checkVisibility() && each.clientWidth"
+        " && !each.closest('.unit:not([data-edits=\"\"])'))"  # a mark may take the room
+        ".filter((each) => each.scrollWidth > each.clientWidth + 1"
+        " || each.scrollHeight > each.clientHeight + 2).map((each) => each.innerText)"
+    )
+    assert cut == []
+    assert tab.value("document.documentElement.scrollWidth") == 390
+
+
+def test_long_names_of_classes_leave_room_for_the_shares(tab: Page) -> None:
+    """And of two classes in one line both are seen."""
+    long = [f"{number} {'a name of eighty letters ' * 3}" for number in range(10)]
+    plain = vitreous.data.load("world:shapes", split="test", size=6)
+    live = serve(["nano:vit"], data=replace(plain, classes=tuple(long)))
+    try:
+        for width in (1440, 390):
+            visit(tab, f"{live.url}#edit=0:off:blocks.0.attn&edit=0:off:blocks.1.attn", width)
+            outside = tab.value(
+                "[...document.querySelectorAll('.card :is(.share, .was, .change, s, b, .wrong)')]"
+                ".filter((each) => each.getBoundingClientRect().right >"
+                " each.closest('.card').getBoundingClientRect().right"
+                " || each.clientWidth === 0 && each.matches('s, b')).map((each) => each.className)"
+            )
+            assert outside == []
+            assert tab.value("document.querySelectorAll('.verdict s').length") == 1
+    finally:
+        live.running.stop()
+
+
+def test_what_is_shown_after_a_reload_is_the_same_to_the_pixel(tab: Page) -> None:
+    """The address has four decimals, so the page has no more: the middle of a patch is where four
+    patches of an earlier layer meet, and one of 7 rows has no middle of four decimals."""
+    small = {**SMALL["swin"], "img_size": 56, "window_size": 7, "num_classes": 10}
+    running = start(open_explorer(timm.create_model(**small), limit=4, image=56, device="cpu"))
+    try:
+        visit(tab, running.url)
+        query = "document.querySelector('.pane').dataset.query"
+        for place in (0.1, 0.3, 0.45, 0.7, 0.95):
+            tab.click(chip("layers.1.blocks.0.attn"))
+            tab.click("#picture", place, place)
+            tab.drag("#picture", (0.03, 0.05), (place, place), shift=True)
+            tab.click(chip("layers.0.blocks.0.attn"))
+            settle(tab)
+            seen = tab.value(query), shown_shares(tab)
+            visit(tab, tab.value("location.href"))
+            assert (tab.value(query), shown_shares(tab)) == seen
+    finally:
+        running.stop()
 
 
 def test_rows_of_long_paths_can_be_told_apart(tab: Page, servers: Servers) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gc
+import itertools
 import json
+import tracemalloc
 from functools import cache
 from typing import Any
 
@@ -163,6 +166,28 @@ def test_memory_is_bounded() -> None:
         wanted[row] = explorer.view(state(f"d{row}"))["models"][0]["after"]
     assert explorer.kept_bytes <= 2 << 20
     assert {row: explorer.view(state(f"d{row}"))["models"][0]["after"] for row in wanted} == wanted
+
+
+def test_memory_of_edited_graphs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording keeps its edited model, which takes more than the numbers of a small one."""
+    monkeypatch.setattr("vitreous.explorer.models.SPECIMENS", 1)
+    opened_explorer = explorer_of("nano:vit")
+    subjects = [each.subject for each in opened_explorer.models]
+    explorer = Explorer(subjects, opened_explorer.data, memory=4 << 20)
+    units = [unit.name for unit in subjects[0].specimen.units if unit.skip]
+    pairs = [[edit(one), edit(other)] for one, other in itertools.permutations(units, 2)]
+    explorer.view(state(edits=pairs[0]))
+    gc.collect()
+    tracemalloc.start()  # counts what is Python's, so not the numbers
+    try:
+        for edits in pairs[1:8]:
+            explorer.view(state(edits=edits))
+        gc.collect()
+        graphs, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    numbers = sum(each.nbytes for each in explorer._recordings._values.values())
+    assert graphs + numbers < 4 << 20
 
 
 def test_an_edit_that_is_impossible_is_refused_with_a_reason() -> None:

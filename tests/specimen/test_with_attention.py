@@ -89,6 +89,17 @@ def test_a_given_matrix(attend: Any) -> None:
         specimen.with_attention("blocks.0.attn", {"blocks.1.attn": one})
 
 
+@PRODUCTS
+def test_a_removed_unit_is_not_taken_for_one_that_is_edited_later(attend: Any) -> None:
+    """What an edit adds to the graph needs a name that no later edit of another unit gives."""
+    specimen = open_toy(Transformer(Block(Attention(attend)), Block(Attention(attend)), cls=True))
+    fixed = specimen.with_attention("blocks.0.attn", "uniform").without("blocks.0.attn")
+    edited = fixed.with_attention("blocks.1.attn", "uniform 3x3")
+    assert list(edited.observe(pictures(), ["attention"])) == ["blocks.1.attn"]
+    with pytest.raises(VitreousError, match="earlier edit removed"):
+        edited.with_attention("blocks.0.attn", "uniform")
+
+
 def test_grouped_queries_with_a_given_matrix() -> None:
     def grouped(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)

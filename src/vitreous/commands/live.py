@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import webbrowser
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from socket import socket
 from time import sleep
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,8 +66,10 @@ def explore_models(
     folder = chosen.out.expanduser()
     with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    explorer = _open(models, chosen)
-    _serve(explorer, chosen, folder)
+    from vitreous.explorer.server import bind  # Starlette and uvicorn come with it
+
+    with closing(bind(chosen.port)) as listener:  # first, because models take long to open
+        _serve(_open(models, chosen), listener, chosen, folder)
 
 
 def _open(models: list[str], options: LiveOptions) -> Explorer:
@@ -83,13 +87,13 @@ def _open(models: list[str], options: LiveOptions) -> Explorer:
     )
 
 
-def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
+def _serve(explorer: Explorer, listener: socket, options: LiveOptions, folder: Path) -> None:
     """Serve the page until Ctrl-C."""
     from vitreous.explorer.server import start  # Starlette and uvicorn come with it
 
+    running = start(explorer, listener, folder=folder)
     gc.collect()
     gc.freeze()  # a collection would walk torch's objects, too, and take a quarter of a second
-    running = start(explorer, options.port, folder=folder)
     screen = console()
     names = " and ".join(each.subject.name for each in explorer.models)
     try:

@@ -21,8 +21,8 @@ Lines = list[str]
 def python_of(explorer: Explorer, state: State) -> str:
     """Code that opens the models, changes the image, edits units and prints the top classes.
 
-    It runs as it is if models and images have names. Others are expected as `model` and `data`, and
-    an uploaded picture as a file of the same name.
+    It runs as it is if models and images have names. Others are expected as `model` (of two models
+    `models`) and `data`, which a comment says, and an uploaded picture as a file of the same name.
     """
     picture, origin = explorer.find_picture(state.image), explorer.origin
     imports = {"from vitreous.measure.subject import logits, subjects"}
@@ -31,7 +31,7 @@ def python_of(explorer: Explorer, state: State) -> str:
         edits = model.edited(explorer.intended(model, state).edits).edits
         lines += ["", f"# {model.subject.name}"] if len(explorer.models) > 1 else [""]
         lines += _opening(model, origin, imports)
-        lines += _image(picture, state.changes, imports)
+        lines += _image(picture, state.changes, model.upright, imports)
         if any(edit.what == "mean" for edit in edits):
             batches = f"images.images[:{MEAN_IMAGES}].split({MEAN_BATCH})"
             lines.append(f"batches = map(subject.prepare, {batches})")
@@ -39,7 +39,17 @@ def python_of(explorer: Explorer, state: State) -> str:
         lines += _chain("edited = ", "subject.specimen", list(map(edit_as_python, edits)))
         lines.append("shares = logits(edited(subject.prepare(pixels))).double().softmax(-1)")
         lines.append(f"print(shares.topk({min(TOP, len(model.class_names) or TOP)}))")
-    return "\n".join([*sorted(imports), *lines, ""])
+    return "\n".join([*_expected(origin), *sorted(imports), *lines, ""])
+
+
+def _expected(origin: Origin) -> Lines:
+    """What has to be there already."""
+    variables = {each.partition("[")[0] for each in origin.models or ("model",)}
+    given = sorted(each for each in variables if each.isidentifier())
+    if not origin.data:
+        given.insert(0, "data")
+    is_are = "is" if len(given) == 1 else "are"
+    return [f"# {' and '.join(given)} {is_are} what you gave to vitreous.live"] if given else []
 
 
 def _opening(model: LiveModel, origin: Origin, imports: set[str]) -> Lines:
@@ -47,10 +57,8 @@ def _opening(model: LiveModel, origin: Origin, imports: set[str]) -> Lines:
     options = dict(origin.shared_options())
     name = "model"
     if origin.models:
-        name, options = (
-            repr(origin.models[model.number]),
-            {**options, **origin.options[model.number]},
-        )
+        name = origin.models[model.number]
+        options |= origin.options[model.number]
     given = "".join(f", {key}={value!r}" for key, value in options.items())
     if not origin.data:
         imports.discard("from vitreous.measure.subject import logits, subjects")
@@ -73,12 +81,13 @@ def _opening(model: LiveModel, origin: Origin, imports: set[str]) -> Lines:
     ]
 
 
-def _image(picture: Picture, changes: Changes, imports: set[str]) -> Lines:
+def _image(picture: Picture, changes: Changes, upright: bool, imports: set[str]) -> Lines:
     """The pixels that the model gets."""
     if picture.row is None:
         imports |= {"import numpy as np", "import torch"}
         imports.add("from vitreous.data.photo import read_photo")
-        framed = f"subject.framing(read_photo({picture.label!r}))"
+        turned = ", upright=True" if upright else ""
+        framed = f"subject.framing(read_photo({picture.label!r}{turned}))"
         lines = [f"pixels = torch.from_numpy(np.ascontiguousarray({framed}))[None]"]
     else:
         lines = [f"pixels = images.images[{picture.row}:{picture.row + 1}]"]

@@ -85,6 +85,12 @@ class LiveModel:
         _, height, width = self.subject.specimen.anatomy.image
         return height, width
 
+    @property
+    def upright(self) -> bool:
+        """Whether pictures are turned as EXIF says."""
+        framing = self.subject.framing
+        return framing is not None and framing.upright
+
     def frame(self, photo: Image.Image) -> Tensor:
         """uint8 (1, 3, h, w): an RGB picture of any size as the model gets it."""
         framing = self.subject.framing

@@ -22,7 +22,7 @@ from vitreous.measure.class_names import ClassNames
 from vitreous.measure.labels import match_labels
 from vitreous.measure.preprocessing import PreprocessingChoice, choose_preprocessing
 from vitreous.measure.selection import choose_images
-from vitreous.measure.subject import CheckpointFiles, Model, Subject, subjects
+from vitreous.measure.subject import CheckpointFiles, Model, Subject, default_name, subjects
 from vitreous.validation import check_ranges, parse_limit
 from vitreous.weight_pairs import pair_weights
 
@@ -67,6 +67,8 @@ def open_explorer(
     64
     """
     check_ranges(seed=seed)
+    if not isinstance(models, (str, nn.Module, Mapping)):
+        models = list(models)  # it is read twice
     most, choice = parse_limit(limit), choose_preprocessing(preprocessing)
     opened = subjects(
         models, image=image, pretrained=pretrained, weights=weights, preprocessing=choice,
@@ -80,23 +82,30 @@ def open_explorer(
     named = str(data) if isinstance(data, (str, Path)) else ""
     source = data if isinstance(data, Dataset) else named or _photos(data, opened)
     images = choose_images(source, split, most, opened, seed, skip_corrupt)
-    names, options = _options(models, weights, image=image, pretrained=pretrained)
-    origin = Origin(names, options, named, split, most, seed, skip_corrupt, choice, classes)
+    spelled, options = _spell_models(models, weights, image=image, pretrained=pretrained)
+    origin = Origin(spelled, options, named, split, most, seed, skip_corrupt, choice, classes)
     return Explorer(opened, match_labels(images, opened), origin)
 
 
-def _options(
-    models: Any, weights: CheckpointFiles | None, **same: Any
+def _spell_models(
+    models: Model | Sequence[Model] | Mapping[str, Model],
+    weights: CheckpointFiles | None,
+    **same: Any,
 ) -> tuple[tuple[str, ...], tuple[Mapping[str, Any], ...]]:
-    """Names of the models, and what each was opened with; none if not all have names."""
+    """How Python spells each model, and what each was opened with."""
     several = [models] if isinstance(models, (str, nn.Module)) else models
-    given = list(several.values() if isinstance(several, Mapping) else several)
-    if not all(isinstance(each, str) for each in given):
-        return (), ()
-    pairs = pair_weights(given, weights or ())
+    named = isinstance(several, Mapping)
+    items = list(several.items() if isinstance(several, Mapping) else enumerate(several))
+    names, spelled = [], []
+    for key, model in items:
+        name = model if isinstance(model, str) else default_name(model)
+        names.append(str(key) if named else name)
+        variable = f"models[{key!r}]" if len(items) > 1 else "model"
+        spelled.append(repr(model) if isinstance(model, str) else variable)
+    pairs = pair_weights(names, weights or ())
     shared = {name: value for name, value in same.items() if value}
     options = [{**shared, "weights": each.weights} if each.weights else shared for each in pairs]
-    return tuple(given[each.index] for each in pairs), tuple(options)
+    return tuple(spelled[each.index] for each in pairs), tuple(options)
 
 
 def _photos(given: Any, opened: Sequence[Subject]) -> Dataset:
@@ -105,10 +114,10 @@ def _photos(given: Any, opened: Sequence[Subject]) -> Dataset:
     several = list(given) if batch or isinstance(given, (list, tuple)) else [given]
     if not several:
         raise VitreousError("There are no images to explore; give at least one.")
-    photos = [read_photo(each) for each in several]
     views = {}
     for framing in dict.fromkeys(each.framing for each in opened):
         assert framing is not None
+        photos = [read_photo(each, framing.upright) for each in several]
         framed: list[NDArray[np.uint8]] = [framing(photo) for photo in photos]
         views[framing] = torch.from_numpy(np.stack(framed))
     first = next(iter(views))

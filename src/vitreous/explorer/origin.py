@@ -15,9 +15,9 @@ class Origin:
     """What `open_explorer` was given."""
 
     models: tuple[str, ...] = ()
-    """Names of the models; empty if one was given as a module."""
+    """How Python spells each: the quoted name, or a variable that holds the module."""
     options: tuple[Mapping[str, Any], ...] = ()
-    """What `subjects` was given for each of these beside its name."""
+    """What `subjects` was given for each of these alone."""
     data: str = ""
     """The name of the data set; empty if it was given as it is."""
     split: str | None = None

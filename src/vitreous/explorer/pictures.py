@@ -41,8 +41,11 @@ def describe_picture(picture: Picture) -> dict[str, Any]:
     }
 
 
-def read_upload(content: bytes, name: str) -> Image.Image:
-    """Decode a picture like any other; one of too many pixels is refused before it is decoded."""
+def read_upload(content: bytes, name: str, upright: bool = False) -> Image.Image:
+    """Decode a picture like any other; one of too many pixels is refused before it is decoded.
+
+    `upright` turns it as EXIF says.
+    """
     try:
         height, width = header_size(content)
         if width * height > (Image.MAX_IMAGE_PIXELS or width * height):
@@ -50,7 +53,7 @@ def read_upload(content: bytes, name: str) -> Image.Image:
                 f"{name!r} has {width:,} x {height:,} pixels; make it smaller, at most "
                 f"{Image.MAX_IMAGE_PIXELS:,} fit."
             )
-        return rgb_picture(content)
+        return rgb_picture(content, upright)
     except VitreousError:
         raise
     except Exception as error:  # a broken file can break any part of a decoder

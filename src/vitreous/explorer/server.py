@@ -298,10 +298,12 @@ class Running:
     >>> running.stop()
     """
 
-    def __init__(self, explorer: Explorer, port: int, embed: bool, folder: Path) -> None:
+    def __init__(
+        self, explorer: Explorer, port: int | socket.socket, embed: bool, folder: Path
+    ) -> None:
         self.explorer, self.worker = explorer, Worker()
         self.jobs = Jobs(explorer, self.worker, folder)
-        self._socket = bind(port)
+        self._socket = bind(port) if isinstance(port, int) else port
         self.port: int = self._socket.getsockname()[1]
         token = new_token()
         self.url = f"http://127.0.0.1:{self.port}/{token}/"
@@ -337,7 +339,10 @@ class Running:
 
 
 def start(
-    explorer: Explorer, port: int = 0, embed: bool = False, folder: Path | str = "."
+    explorer: Explorer,
+    port: int | socket.socket = 0,
+    embed: bool = False,
+    folder: Path | str = ".",
 ) -> Running:
     """Serve an explorer on this machine alone.
 
@@ -346,7 +351,7 @@ def start(
     explorer
         The models and images.
     port
-        0 takes a free one.
+        0 takes a free one; or what `bind` has returned.
     embed
         Whether notebooks on this machine may show the page in a cell.
     folder
@@ -365,7 +370,7 @@ def bind(port: int) -> socket.socket:
         found.listen(128)  # from now on: a notebook loads the page as soon as it has the address
     except (OSError, OverflowError) as error:
         found.close()
-        why = getattr(error, "strerror", None) or error
+        why = getattr(error, "strerror", None) or "ports are numbers from 0 to 65535"
         raise VitreousError(
             f"Port {port} cannot be used: {why}. Choose another one with --port, or 0 for any."
         ) from None

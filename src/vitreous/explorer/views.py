@@ -39,6 +39,8 @@ from vitreous.specimen.rerun import Cancelled, Recording
 
 MEMORY = 1 << 30
 """Bytes of recordings that are kept."""
+OPERATION = 8 << 10
+"""Bytes of an operation in the graph of an edited model, which a recording keeps alive."""
 STRIP = 64
 """Images of the data set on the page."""
 UPLOADS = 50
@@ -90,7 +92,7 @@ class Explorer:
         self.pictures = {picture.id: picture for picture in self._strip()}
         self._uploads: list[str] = []
         self._lock = threading.Lock()
-        self._recordings = RecentlyUsed[Recording](memory, lambda each: each.nbytes)
+        self._recordings = RecentlyUsed[Recording](memory, _memory)
         self._bases = RecentlyUsed[Basis](256)
 
     def _strip(self) -> Iterable[Picture]:
@@ -137,7 +139,7 @@ class Explorer:
 
     def upload(self, content: bytes, name: str) -> Picture:
         """Add an image; the oldest upload is forgotten when there are too many."""
-        photo = read_upload(content, name)
+        photo = read_upload(content, name, self.models[0].upright)  # of all models alike
         frames = tuple(model.frame(photo) for model in self.models)
         size, small = photo.size, thumbnail_png(photo)
         with self._lock:
@@ -322,6 +324,11 @@ class Explorer:
         if name not in units:
             raise UnknownName("unit", name, units)
         return units[name]
+
+
+def _memory(recording: Recording) -> int:
+    """Bytes of a recording; of a small model the graph takes more than the numbers."""
+    return recording.nbytes + OPERATION * recording.runner.operations
 
 
 def _key(model: LiveModel, picture: Picture, changes: Changes, edited: Edited) -> tuple[Any, ...]:

@@ -198,7 +198,7 @@ def subjects(
         given = [(model if isinstance(model, str) else "", model) for model in several]
     if not given:
         raise VitreousError("There is no model to inspect: give at least one.")
-    pairs = pair_weights([name or _kind(model) for name, model in given], weights or ())
+    pairs = pair_weights([name or default_name(model) for name, model in given], weights or ())
     opened: dict[str, Subject] = {}
     with progress("Opening", len(pairs)) as forward, one_thread():
         for pair in pairs:
@@ -230,7 +230,7 @@ def _with_class_names(subjects: Sequence[Subject], names: Sequence[str]) -> tupl
     )
 
 
-def _kind(model: Model) -> str:
+def default_name(model: Model) -> str:
     """The name of a model that was given none."""
     return model.anatomy.model if isinstance(model, Specimen) else type(model).__name__
 

@@ -197,6 +197,8 @@ def replace_attention(
     if not site.fused:
         _replace_node(target, new, nodes)
         return site
+    # Named after the product: a name that another unit's edit may take would be found there.
+    new._rename(f"{site.product}_weights")
     sizes, dtype = (*lead, *matrix.shape[-2:]), target.meta["val"].dtype
     new.meta["val"] = torch.empty(sizes, dtype=dtype, device="meta")
     nodes[new.name] = new

@@ -133,7 +133,7 @@ class ModelAnatomy {
   fit() {
     const { clientWidth: width, clientHeight: height } = this.body;
     if (!width || !height) return;
-    const most = Math.max(1, Math.floor(width / NARROWEST));
+    const most = matchMedia("(max-width: 640px)").matches ? 1 : Math.max(1, Math.floor(width / NARROWEST));
     let columns = 1;
     while (columns < most && height / Math.ceil(this.rows.length / columns) < LOWEST) columns++;
     const lines = Math.ceil(this.rows.length / columns);

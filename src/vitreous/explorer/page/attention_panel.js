@@ -98,12 +98,15 @@ class Pane {
     return number === 0 ? average : rows[number - 1];
   }
 
-  /** The enlarged map takes a third of the width, or the height that there is. */
+  /** The enlarged map takes a third of the width, or the height that there is; more if it stands above the others. */
   fit() {
     const { picture } = this.panel;
+    if (!picture) return;
     const { clientWidth: width, clientHeight: height } = this.home;
+    const above = this.room.getBoundingClientRect().top > this.plate.getBoundingClientRect().bottom;
     const tall = Math.max(80, height - 40); // caption and legend
-    if (picture) this.plate.style.width = `${Math.round(Math.min(0.36 * width, (tall * picture.width) / picture.height))}px`;
+    const wide = above ? Math.min(width, 300) : Math.min(0.36 * width, (tall * picture.width) / picture.height);
+    this.plate.style.width = `${Math.round(wide)}px`;
   }
 
   draw() {
@@ -136,8 +139,9 @@ class Pane {
     const style = getComputedStyle(maps);
     const [layer, number] = this.chosen;
     layout.label(pen, style, layer);
-    layout.frame(pen, layer, number, style.outlineColor, 2.5);
-    if (this.hovered) layout.frame(pen, ...this.hovered, style.caretColor, 1.5);
+    const frame = (at, ...line) => layout.frame(pen, ...at, this.layers[at[0]].keys ?? [1, 1], ...line);
+    frame(this.chosen, style.outlineColor, 2.5);
+    if (this.hovered) frame(this.hovered, style.caretColor, 1.5);
     const label = `${this.panel.word} of ${this.model.name} by layer and head; chosen: ${this.named(layer, number)}.`;
     maps.setAttribute("aria-label", `${label} Left and right choose the layer, up and down the head.`);
   }

@@ -102,11 +102,7 @@ export class Picture {
     const box = this.box();
     this.drag = null;
     if (box[2] - box[0] < SMALLEST || box[3] - box[1] < SMALLEST) return this.draw();
-    this.occlude(box);
-  }
-
-  occlude(box) {
-    this.state.change("boxes", [...(this.state.now.changes.boxes ?? []), box]);
+    this.state.occlude(box);
   }
 
   box() {
@@ -125,7 +121,7 @@ export class Picture {
       const next = cell.map((value, i) => Math.min(Math.max(value + by[i], 0), grid[i] - 1));
       this.state.ask(middle(next, grid));
     } else if (event.key.toLowerCase() === "x") {
-      this.occlude([cell[0] / grid[0], cell[1] / grid[1], (cell[0] + 1) / grid[0], (cell[1] + 1) / grid[1]]);
+      this.state.occlude([cell[0] / grid[0], cell[1] / grid[1], (cell[0] + 1) / grid[0], (cell[1] + 1) / grid[1]]);
     } else return;
     event.preventDefault();
   }

@@ -46,11 +46,11 @@ class Card {
 
   /** The class that wins, in one line. */
   say(before, after, label) {
-    const was = before.index === after.index ? [] : [make("s", {}, before.class), " → "];
+    const was = before.index === after.index ? [] : [make("s", {}, before.class), "→"];
     this.verdict.replaceChildren(make("span", { class: "says" }, ...was, make("b", {}, after.class)));
     if (label?.index === after.index) this.verdict.append(make("span", { class: "right" }, "✓ correct"));
     else if (label) this.verdict.append(make("span", { class: "wrong" }, `✗ it is ${label.class}`));
-    this.verdict.title = after.class;
+    this.verdict.title = this.verdict.innerText;
   }
 
   row(each, label, moved) {
@@ -118,7 +118,7 @@ export class Predictions {
     place.classList.toggle("differ", Boolean(one && other && !agree));
     const says = ({ class: name }, index) => [make("span", { class: `dot model-${index}` }), make("span", { class: "name" }, name)];
     if (!one || !other) place.replaceChildren();
-    else if (agree) place.replaceChildren(`Both say ${one.class}.`);
+    else if (agree) place.replaceChildren(make("span", { class: "name" }, `Both say ${one.class}.`));
     else place.replaceChildren(make("span", {}, "They differ:"), ...says(one, 0), ...says(other, 1));
   }
 
@@ -149,7 +149,7 @@ export class Predictions {
   }
 
   line(words, kind, note, remove) {
-    const line = make("li", { class: kind }, make("span", { class: "words" }, words));
+    const line = make("li", { class: kind, title: words }, make("span", { class: "words" }, words));
     if (note) line.append(make("span", { class: "note" }, note));
     const label = { "aria-label": `Take back: ${words}`, title: "Take back" };
     if (remove) line.append(make("button", { type: "button", class: "remove", ...label, onclick: remove }, "×"));

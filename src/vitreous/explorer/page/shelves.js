@@ -92,10 +92,11 @@ export class Shelves {
     }
   }
 
-  frame(pen, layer, number, style, line = 2) {
+  frame(pen, layer, number, [rows, columns], style, line = 2) {
     const [x, y, side] = this.place(layer, number);
+    const scale = side / Math.max(rows, columns);
     pen.strokeStyle = style;
     pen.lineWidth = line;
-    pen.strokeRect(x - 0.5, y - 0.5, side + 1, side + 1);
+    pen.strokeRect(x - 0.5, y - 0.5, columns * scale + 1, rows * scale + 1);
   }
 }

@@ -234,7 +234,12 @@ export class State extends EventTarget {
     this.set({ edits: [], changes: {} }, { step: true });
   }
 
+  /** Shares are those of the URL: on a finer grid a little more or less is another patch. */
   ask(query) {
-    this.set({ query: Array.isArray(query) ? query.map(clamp) : query });
+    this.set({ query: Array.isArray(query) ? query.map(clamp).map(round) : query });
+  }
+
+  occlude(box) {
+    this.change("boxes", [...(this.now.changes.boxes ?? []), box.map(round)]);
   }
 }
