@@ -171,7 +171,7 @@ class LiveOptions(ModelOptions):
 
 
 def parse_preprocessing(options: ModelOptions) -> PreprocessingChoice:
-    """Return what is set of the preprocessing; raises for what no model could take."""
+    """Return the preprocessing that options override; raises for values that no model takes."""
     from vitreous.measure.preprocessing import choose_preprocessing  # Pillow comes with it
 
     return choose_preprocessing({

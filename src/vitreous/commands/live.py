@@ -88,7 +88,7 @@ def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
     from vitreous.explorer.server import start  # Starlette and uvicorn come with it
 
     gc.collect()
-    gc.freeze()  # a collection would walk torch's objects, too, and take a quarter of a second
+    gc.freeze()  # else every collection walks torch's objects, which takes a quarter of a second
     running = start(explorer, options.port, folder=folder)
     screen = console()
     names = " and ".join(each.subject.name for each in explorer.models)
@@ -96,7 +96,7 @@ def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
         screen.print(f"Explore {names} at", highlight=False, markup=False, soft_wrap=True)
         screen.print(running.url, highlight=False, markup=False, soft_wrap=True)
         screen.print(
-            "The address is for you alone: whoever knows it can use this page. Ctrl-C stops it.",
+            "Keep the address to yourself: anyone who knows it can use this page. Ctrl-C stops it.",
             highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
         if options.open:
@@ -112,6 +112,6 @@ def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
         try:
             running.stop()
         except KeyboardInterrupt:
-            # Pressed again. Python itself would abort, because a thread still computes.
+            # Ctrl-C again: exit at once, because a thread is still computing.
             os._exit(130)
         gc.unfreeze()
