@@ -281,7 +281,7 @@ class Trainer:
 
     def check_loss(self, run: Run) -> None:
         """Raise `Diverged` if the loss of a step was not finite; the saved state is from before."""
-        bad = self.processes.most(self.step.first_bad)
+        bad = self.processes.maximum(self.step.first_bad)
         if bad >= 0:
             raise Diverged(
                 f"The loss was not finite in step {bad} (epoch {bad // self.steps + 1}, "
