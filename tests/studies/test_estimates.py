@@ -30,7 +30,10 @@ def tiny(epochs: int = 3) -> Scale:
     scale = scale_named("sanity")
     short = scale.recipe.but(epochs=epochs, warmup=0.0, batch=32, test_every=2)
     return replace(
-        scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4}
+        scale,
+        recipe=short,
+        images=replace(scale.images, size=64, test_size=32),
+        image_counts={"erf": 4},
     )
 
 

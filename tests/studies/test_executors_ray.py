@@ -191,13 +191,13 @@ def test_a_cell_whose_worker_dies_is_sent_again_so_many_times(tmp_path: Path) ->
     first, second = cells()[:2]
 
     def answers(key: str, time: int) -> Any:
-        dies = key == first.key or (key == second.key and time <= executors.DEATHS)
+        dies = key == first.key or (key == second.key and time <= executors.MAX_RESTARTS)
         return ray.exceptions.WorkerCrashedError() if dies else ("done", "")
 
     cluster = Cluster(answers)
     report = cluster.do(tmp_path)
     assert report.failed.keys() == {first.key}
-    assert "died 4 times" in report.failed[first.key] == cell_records.noted_failure(first, tmp_path)
+    assert "died 4 times" in report.failed[first.key] == cell_records.read_failure(first, tmp_path)
     assert {key: cluster.sent.count(key) for key in cluster.sent} == {
         cell.key: 4 if cell in (first, second) else 1 for cell in cells()
     }

@@ -78,8 +78,8 @@ def test_questions_can_be_asked_that_way(scale: Scale) -> None:
     known: dict[str, Any] = {
         name: room.named(name) for room in (analyses, probes) for name in room.names()
     }
-    assert set(scale.counts) <= set(known)
-    for name, options in scale.asks.items():
+    assert set(scale.image_counts) <= set(known)
+    for name, options in scale.measurement_options.items():
         for each in (
             [{"what": what} for whats in options.values() for what in whats]
             if name == "lesion"
@@ -95,7 +95,8 @@ def test_the_last_unit_before_the_head() -> None:
             made = scale.build(model)
             network = build(made.name, image=scale.images.image, classes=3, **made.options)
             units = vitreous.open(network).anatomy.units
-            assert [unit.name for unit in units if unit.kind != "head"][-1] == scale.last[model]
+            body = [unit.name for unit in units if unit.kind != "head"]
+            assert body[-1] == scale.last_units[model]
 
 
 def test_tasks_are_those_of_the_world_and_nothing_is_mirrored() -> None:

@@ -16,8 +16,10 @@ from vitreous.studies.identities.properties import exact_property, wilson_share
 
 
 def _smooth_maps(maps: int, channels: int, side: int, numbers: torch.Generator) -> Tensor:
-    """Noise with a 1/|f| spectrum and standard deviation 1, about as photographs have it. The mean
-    is divided by the lowest frequency, 1 / side."""
+    """Noise with standard deviation 1 and a 1/|f| spectrum, similar to that of photographs.
+
+    The mean, whose frequency is zero, is divided by the lowest other frequency, 1 / side.
+    """
     noise = torch.randn(maps, channels, side, side, generator=numbers, dtype=torch.float64)
     along = torch.fft.fftfreq(side, dtype=torch.float64)
     frequency = torch.hypot(along[:, None], along)
@@ -52,7 +54,7 @@ def _share_raised(
 
 
 def _mlp(maps: Tensor, numbers: torch.Generator) -> Tensor:
-    """The ViT's own, without biases; its weights have variance 1 / inputs."""
+    """The MLP of the ViT without biases; its weights have variance 1 / inputs."""
     layer = Mlp(maps.shape[1], 4 * maps.shape[1], dropout=0.0).double()
     for linear in (layer.fc1, layer.fc2):
         linear.weight.normal_(std=linear.in_features**-0.5, generator=numbers)
@@ -62,7 +64,7 @@ def _mlp(maps: Tensor, numbers: torch.Generator) -> Tensor:
 
 
 def _convolutions(maps: Tensor, numbers: torch.Generator) -> Tensor:
-    """Four of 3 × 3 with ReLU, padded in a circle; their weights have variance 2 / inputs."""
+    """Four 3 × 3 convolutions with ReLU and circular padding; weights have variance 2 / inputs."""
     channels = maps.shape[1]
     for _ in range(4):
         kernel = torch.randn(channels, channels, 3, 3, generator=numbers, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What CKA knows and what it does not, and how many images it takes (Raghu et al.)."""
+"""Exact properties of CKA: its invariances, and its error in minibatches (Raghu et al.)."""
 
 from __future__ import annotations
 
