@@ -23,7 +23,7 @@ def toy(scale: Scale) -> Scale:
     return replace(
         scale,
         builds=builds,
-        last={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
+        last_units={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
         recipe=scale.recipe.but(**short),
         images=replace(scale.images, size=64, test_size=64),
         image_counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)

@@ -41,7 +41,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     short = sanity.recipe.but(epochs=1, warmup=0.0, batch=32)
     images = replace(sanity.images, size=64)  # 512 tests: fewer could not exclude outliers
     monkeypatch.setitem(
-        scales.SCALES, "sanity", replace(sanity, recipe=short, images=images, patience={})
+        scales.SCALES, "sanity", replace(sanity, recipe=short, images=images, epoch_factors={})
     )
 
 

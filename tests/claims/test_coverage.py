@@ -30,7 +30,7 @@ from claims.simulated import (
 from vitreous.claims.effects import Direction, Effect
 from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity, side_by_side
 from vitreous.claims.statistics import Interval95, ScoreTest, beyond_chance, estimate_effect
-from vitreous.claims.student_t import LEVEL, critical_value, part_between
+from vitreous.claims.student_t import LEVEL, between_share, critical_value
 
 NULLS_OF_SHARES = (0.25, 0.5)
 SEEDS = pytest.mark.parametrize("seeds", [3, 5])
@@ -52,7 +52,7 @@ def test_whatever_part_of_the_variance_is_over_images(seeds: int) -> None:
     estimates = stats.chi2.ppf((np.arange(4000) + 0.5) / 4000, freedom) / freedom
     for part in (0, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1):
         between, images = (1 - part) * estimates, np.full(4000, float(part))
-        critical = critical_value(freedom, part_between(between, images, freedom))
+        critical = critical_value(freedom, between_share(between, images, freedom))
         covered = 2 * stats.norm.cdf(critical * np.sqrt(between + images)) - 1
         assert 0.9499 <= covered.mean() <= (0.978 if seeds == 2 else 0.97)
 

@@ -74,7 +74,8 @@ def test_without_a_size_the_direction_decides_and_nothing_is_no_effect(
 def test_a_size_of_the_paper_on_the_other_side_asks_for_the_direction_alone() -> None:
     """As in a claim whose sentence and whose figure do not agree."""
     effect = more("", known(0.2, 0.1), paper=-4.0)
-    assert (effect.wanted, effect.outcome, effect.share_of_paper) == (0.0, "reproduced", None)
+    assert effect.required_distance == 0.0
+    assert (effect.outcome, effect.share_of_paper) == ("reproduced", None)
 
 
 @pytest.mark.parametrize(

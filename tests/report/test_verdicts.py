@@ -190,7 +190,7 @@ def test_a_picture_is_to_scale_and_shades_the_side_that_counts(direction: Direct
     edge = left if sign > 0 else left + width
     assert edge == pytest.approx(null + 4 * unit, abs=0.2), "half of the paper's effect"
     assert width > 10
-    assert f"paper {effect.given(8.0 * sign)}" in seen
+    assert f"paper {effect.format_given(8.0 * sign)}" in seen
     assert "no effect 0" in seen
 
 

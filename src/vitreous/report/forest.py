@@ -16,10 +16,10 @@ from vitreous.report.effect import in_words
 from vitreous.results.words import escape
 
 WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 420, 14, 15, 22, 30
-LETTERS = 58
-"""Maximum number of letters of a finding beside its row; its title has all."""
-LEAST, MOST = -1.5, 2.5
-"""Ends of the axis; what lies beyond is an arrow."""
+MAX_LETTERS = 58
+"""Maximum number of letters of a finding beside its row; the tooltip has the full sentence."""
+AXIS_LOW, AXIS_HIGH = -1.5, 2.5
+"""Ends of the axis; values beyond are drawn as arrows."""
 TICKS = (
     (-1.0, "−1", "grid"),
     (0.0, "no effect", "nothing"),
@@ -37,7 +37,7 @@ def forest(verdicts: Sequence[Verdict]) -> str:
         group = [
             (verdict, effect)
             for verdict in verdicts
-            if verdict.outcome == outcome and (effect := _shown_effect(verdict)) is not None
+            if verdict.outcome == outcome and (effect := _plotted_effect(verdict)) is not None
         ]
         if not group:
             continue
@@ -57,8 +57,8 @@ def forest(verdicts: Sequence[Verdict]) -> str:
     return "".join([start, *_axis(height), *rows, "</svg>"])
 
 
-def _shown_effect(verdict: Verdict) -> Effect | None:
-    """The main effect, if it was measured and has a direction; identities have none."""
+def _plotted_effect(verdict: Verdict) -> Effect | None:
+    """The main effect, if it was measured and claims "more" or "less"."""
     main = verdict.main
     if main is None or verdict.outcome == "identity" or main.direction == "within":
         return None
@@ -98,17 +98,20 @@ def _row(verdict: Verdict, effect: Effect, y: float) -> str:
 def _beginning(verdict: Verdict) -> str:
     """Return as many whole words of a finding as fit beside its row."""
     sentence = verdict.claim.sentence
-    if len(sentence) <= LETTERS:
+    if len(sentence) <= MAX_LETTERS:
         return sentence
-    return f"{sentence[:LETTERS].rpartition(' ')[0].rstrip(',;:')} …"
+    return f"{sentence[:MAX_LETTERS].rpartition(' ')[0].rstrip(',;:')} …"
 
 
 def _interval(value: float, low: float, high: float, y: float) -> str:
-    """A line; an end beyond the axis has an arrow head, unless the value is there itself."""
+    """SVG path of an interval, with an arrow head at an end beyond the axis.
+
+    There is none if the value is beyond the axis as well: `_mark` then draws a triangle there.
+    """
     path = f"M{_x(low):.1f} {y:.1f}H{_x(high):.1f}"
-    if low < LEAST <= value:
+    if low < AXIS_LOW <= value:
         path += f"M{_x(low) + 5:.1f} {y - 4:.1f}l-5 4l5 4"
-    if high > MOST >= value:
+    if high > AXIS_HIGH >= value:
         path += f"M{_x(high) - 5:.1f} {y - 4:.1f}l5 4l-5 4"
     return path
 
@@ -116,9 +119,9 @@ def _interval(value: float, low: float, high: float, y: float) -> str:
 def _mark(value: float, y: float, *, is_open: bool) -> str:
     """A dot; a triangle at the edge for a value beyond the axis."""
     kind, x = "point open" if is_open else "point", _x(value)
-    if LEAST <= value <= MOST:
+    if AXIS_LOW <= value <= AXIS_HIGH:
         return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-    way = -8 if value > MOST else 8
+    way = -8 if value > AXIS_HIGH else 8
     return f'<path class="{kind}" d="M{x:.1f} {y:.1f}l{way} -5v10z"/>'
 
 
@@ -129,14 +132,14 @@ def _unit(effect: Effect) -> float | None:
 
 
 def _relative(effect: Effect) -> tuple[float, float, float]:
-    """Value, low and high in units of the paper's effect, of the size that matters, or of
-    itself."""
-    found = effect.measured
-    value, *ends = (effect.distance(each) for each in (found.value, *found.ends))
+    """Value, low and high relative to the paper's effect, else to the size that matters, else to
+    the value itself."""
+    interval = effect.measured
+    value, *ends = (effect.distance(each) for each in (interval.value, *interval.ends))
     unit = _unit(effect) or abs(value) or 1.0
     return value / unit, min(ends) / unit, max(ends) / unit
 
 
 def _x(value: float) -> float:
-    share = (min(max(value, LEAST), MOST) - LEAST) / (MOST - LEAST)
+    share = (min(max(value, AXIS_LOW), AXIS_HIGH) - AXIS_LOW) / (AXIS_HIGH - AXIS_LOW)
     return LEFT + share * (WIDTH - LEFT - RIGHT)

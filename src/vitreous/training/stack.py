@@ -44,8 +44,7 @@ DropPathCall = tuple[str, float, bool]
 """Module path, probability to keep, and whether what is kept is scaled up."""
 
 MAX_RELATIVE_DIFFERENCE = 0.05
-"""Relative difference of stacked and single losses and gradients up to which the stack is used: far
-above rounding errors, far below what a bug makes."""
+"""Of stacked and single losses and gradients: far above rounding errors, far below a bug."""
 
 
 class NotStackable(VitreousError):
@@ -158,8 +157,7 @@ class Stack(nn.Module):
         return {path: torch.stack(each) for path, each in masks.items()}
 
     def _compare(self, objectives: Sequence[Objective], images: Tensor, targets: Tensor) -> None:
-        """Raise `NotStackable` unless losses and gradients on a small batch are those of the single
-        models.
+        """Raise `NotStackable` unless losses and gradients on a small batch equal the single ones.
 
         Noise is added to the weights meanwhile, because no gradient passes a head of zeros.
         """

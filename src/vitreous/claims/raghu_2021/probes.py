@@ -1,4 +1,4 @@
-"""What linear probes read off a model."""
+"""Accuracy of linear probes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vitreous.claims.evidence import Rows, Unreadable, reads
 from vitreous.claims.quantity import Array
 
 SHOTS = "10"
-"""Images of a class that probes are fitted on, as in the paper."""
+"""Images per class on which probes are fitted, as in the paper."""
 
 
 def _probes(rows: Rows, token: str) -> Rows:
@@ -28,7 +28,7 @@ def probe(
     at
         "last" or "middle"; the number of a block, whose last unit counts; or a depth in (0, 1).
     above_chance
-        Subtract what guessing gives.
+        Subtract the accuracy of guessing.
     """
     found = _probes(rows, token)
     depth = found.numbers("depth")
