@@ -1,4 +1,4 @@
-"""Images of the explorer: of the data set or uploaded, and as files for the page."""
+"""Images of the explorer, from the data set or uploaded, and their encoding for the page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Picture(NamedTuple):
 
 
 def describe_picture(picture: Picture) -> dict[str, Any]:
-    """An image as the page lists it."""
+    """The description of an image for the page."""
     return {
         "id": picture.id,
         "label": picture.label,
@@ -42,7 +42,7 @@ def describe_picture(picture: Picture) -> dict[str, Any]:
 
 
 def read_upload(content: bytes, name: str) -> Image.Image:
-    """Decode a picture like any other; one of too many pixels is refused before it is decoded."""
+    """Decode an uploaded picture; one with too many pixels is refused before it is decoded."""
     try:
         height, width = header_size(content)
         if width * height > (Image.MAX_IMAGE_PIXELS or width * height):
@@ -60,7 +60,7 @@ def read_upload(content: bytes, name: str) -> Image.Image:
 
 
 def thumbnail_png(image: Image.Image) -> bytes:
-    """A small version of an image as a file."""
+    """A small version of an image, encoded as PNG."""
     small = image.copy()
     small.thumbnail((THUMBNAIL, THUMBNAIL))
     return png(small)
@@ -72,7 +72,7 @@ def image_of(pixels: Tensor) -> Image.Image:
 
 
 def png(image: Image.Image) -> bytes:
-    """The image as a file."""
+    """An image encoded as PNG."""
     file = BytesIO()
     image.save(file, "PNG", compress_level=1)  # a larger file in a fifth of the time
     return file.getvalue()
