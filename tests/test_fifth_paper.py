@@ -97,7 +97,7 @@ def judge_one_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "seen once" in said
 
 
-def test_a_model_that_does_not_suit_is_told_so(
+def test_a_model_with_random_weights_gets_a_warning_and_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the package installed nothing has to be given; random weights are no evidence."""

@@ -41,7 +41,7 @@ BETWEEN = pytest.mark.parametrize("between", [0.0, 0.1, 1.0])
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 4, 5, 12])
-def test_whatever_part_of_the_variance_is_over_images(seeds: int) -> None:
+def test_intervals_cover_for_any_share_of_variance_over_images(seeds: int) -> None:
     """The variance over images is known, that between trainings is χ² with k - 1 degrees of
     freedom: coverage is an integral over one variable. 95.0 to 96.8 % of 3, to 96.4 % of 5.
 
@@ -256,7 +256,7 @@ def false(found: Intervals, effect: Effect) -> float:
 
 @SEEDS
 @pytest.mark.parametrize("kind", [difference, ratio, share_difference, least])
-def test_every_rule_where_there_is_no_effect(kind: Callable[..., Intervals], seeds: int) -> None:
+def test_every_rule_has_few_false_positives(kind: Callable[..., Intervals], seeds: int) -> None:
     """At the null of `more` and `less`, without and with a size that matters, and at the bound of
     `at_least` and `at_most`: reproduced or opposite in at most 5 % of the studies."""
     found = simulate(lambda world: kind(world, seeds))

@@ -68,7 +68,7 @@ def test_what_counts_only_if_learned_has_the_larger_p_value() -> None:
     assert _apply_holm([alone, *verdicts[1:]])[0].survives is False
 
 
-def test_what_is_not_tested_takes_no_part_in_holm() -> None:
+def test_effects_that_are_not_tested_do_not_count_in_holm() -> None:
     weak = entered(lambda models: [more("main", known(1.1, 1.0))], "ABC-01")
     uncertain = [more("main", known(0.1, 1.0))]
     requires = (Precondition("note", "Never here."),)

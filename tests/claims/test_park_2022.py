@@ -93,7 +93,9 @@ def outcome(id: str, evidence: list[EvidenceItem]) -> str:
 
 
 @pytest.mark.parametrize(("id", "evidence"), FOR)
-def test_it_asks_no_more_than_it_says(id: str, evidence: list[EvidenceItem]) -> None:
+def test_evidence_for_the_sentence_is_enough_to_reproduce_it(
+    id: str, evidence: list[EvidenceItem]
+) -> None:
     assert outcome(id, evidence) == "reproduced"
 
 

@@ -71,7 +71,7 @@ def test_other_sites_and_names_are_refused(page: Page, headers: dict[str, str]) 
         assert found.content == b""
 
 
-def test_the_own_page_is_answered(page: Page) -> None:
+def test_requests_of_the_own_page_are_allowed(page: Page) -> None:
     for headers in (
         {}, {"origin": f"http://{HOST}"}, {"sec_fetch_site": "same-origin"},
         {"sec_fetch_site": "none"}, {"host": f"localhost:{PORT}"}, {"host": f"[::1]:{PORT}"},

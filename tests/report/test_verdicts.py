@@ -75,7 +75,7 @@ def test_an_effect_in_words() -> None:
     assert effect.in_words(beside).endswith("; untrained 0.500")
 
 
-def test_an_effect_that_was_not_measured_is_no_share_of_the_papers() -> None:
+def test_an_effect_that_was_not_measured_has_no_share_of_the_papers() -> None:
     assert "%" not in effect.in_words(Effect("x", UNKNOWN, "more", paper=1.0))
 
 

@@ -175,7 +175,7 @@ def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
         assert noted["low"].item() <= noted["value"].item() <= noted["high"].item()
 
 
-def test_a_stopped_search_goes_on(done: Path, tmp_path: Path) -> None:
+def test_an_interrupted_search_resumes(done: Path, tmp_path: Path) -> None:
     """It does again what it was at, nothing before, and ends where the other did."""
     asked: list[list[str]] = []
 

@@ -221,7 +221,7 @@ def test_pre_trained_on_other_classes(data: str, source: str, name: str) -> None
     assert other.start.recipe == own.start.recipe
 
 
-def test_as_many_samples_whatever_the_share() -> None:
+def test_the_schedule_samples_keeps_the_number_of_samples() -> None:
     whole = training_for({"model": "vit"}, SMALL, DATA).recipe
     few = training_for({"model": "vit", "fraction": 0.05, "schedule": "samples"}, SMALL, DATA)
     assert few.images.fraction == 0.05
@@ -248,7 +248,7 @@ def test_some_tasks_take_patience() -> None:
     "facts",
     [{"checkpoint": "warmup"}, {"measured": "clean"}, {"beside": "resnet"}, {"resolution": 48}],
 )
-def test_looking_is_no_cause(facts: dict[str, Any]) -> None:
+def test_facts_of_measuring_do_not_change_the_training(facts: dict[str, Any]) -> None:
     plain = training_for({"model": "vit"}, SMALL, DATA)
     assert training_for({"model": "vit", **facts}, SMALL, DATA) == plain
 
@@ -272,7 +272,7 @@ def test_fine_tuning_follows_what_was_trained_before() -> None:
     assert {name for name, _ in network.named_parameters()} - frozen == {"head.weight", "head.bias"}
 
 
-def test_what_is_seen_before_is_not_what_is_tuned_on() -> None:
+def test_pre_training_and_fine_tuning_use_different_images() -> None:
     """Of the shares that `Images` can name; a fifth of the others has five times the epochs."""
     whole = training_for({"model": "vit", "pretrained": "masked"}, SMALL, DATA)
     fifth = training_for({"model": "vit", "pretrained": "masked", "unlabelled": 0.2}, SMALL, DATA)

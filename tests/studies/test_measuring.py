@@ -35,7 +35,7 @@ def test_positions_that_were_not_interpolated(how: str) -> None:
         assert 0.015 < float(table(larger)[1:].detach().std()) < 0.025
 
 
-def test_gates_and_nonlocality_are_told_by_layer_and_head() -> None:
+def test_gates_and_nonlocality_have_rows_by_layer_and_head() -> None:
     """As a training records them: a head of a layer in each row, the gated layers first."""
     model = build("convit_nano", image=16, classes=3, patch=4, depth=3, heads=4, gpsa=2)
     with torch.no_grad():
