@@ -169,7 +169,7 @@ def _is_imported(found: Any, module: ModuleType) -> bool:
 
 
 def describe_object(found: Any) -> str:
-    """What an object is, for errors: "an int", "a class Net", "an analysis"."""
+    """An object's type with its article, for errors: "an int", "a class Net", "an analysis"."""
     category = getattr(found, "category", "")
     if isinstance(found, type):
         name = category if isinstance(category, str) and category else f"class {found.__name__}"

@@ -71,7 +71,7 @@ class NewFact:
 
 @dataclass(frozen=True)
 class NewNetwork:
-    """How a model word becomes a network at a scale.
+    """The network that a model word stands for at a scale.
 
     Parameters
     ----------

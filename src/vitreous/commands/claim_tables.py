@@ -1,4 +1,4 @@
-"""What `vitreous claims list` and `vitreous claims show` print. Nothing here needs torch."""
+"""The output of `vitreous claims list` and `vitreous claims show`. Nothing here needs torch."""
 
 from __future__ import annotations
 

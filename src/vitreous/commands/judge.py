@@ -1,4 +1,4 @@
-"""What `vitreous claims judge` does: judge saved results, print verdicts, write a page or table.
+"""`vitreous claims judge`: judge saved results, print the verdicts, write a page or a table.
 
 Nothing here needs torch.
 """

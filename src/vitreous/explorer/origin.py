@@ -12,12 +12,12 @@ from vitreous.measure.preprocessing import PreprocessingChoice
 
 @dataclass(frozen=True)
 class Origin:
-    """What `open_explorer` was given."""
+    """The arguments of `open_explorer`."""
 
     models: tuple[str, ...] = ()
     """Names of the models; empty if one was given as a module."""
     options: tuple[Mapping[str, Any], ...] = ()
-    """What `subjects` was given for each of these beside its name."""
+    """The other arguments of `subjects` for each of these models."""
     data: str = ""
     """The name of the data set; empty if it was given as it is."""
     split: str | None = None
@@ -28,7 +28,7 @@ class Origin:
     classes: ClassNames | None = None
 
     def shared_options(self) -> dict[str, Any]:
-        """What `subjects` was given for all models, without what is the default anyway."""
+        """The arguments of `subjects` for all models, without those that have their default."""
         chosen = asdict(self.preprocessing).items()
         preprocessing = {name: value for name, value in chosen if value not in (None, False)}
         given = {"preprocessing": preprocessing, "classes": self.classes, "seed": self.seed}

@@ -1,4 +1,4 @@
-"""What `vitreous study --dry-run` prints: cells, the claims they serve, and the time they take."""
+"""The output of `vitreous study --dry-run`: cells, the claims they serve, and estimated times."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Scale:
-    """What a study is made with."""
+    """The networks, recipes, images and measurements of a study."""
 
     name: str
     builds: Mapping[str, Mapping[str, Build]]

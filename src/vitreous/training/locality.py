@@ -1,4 +1,4 @@
-"""How local attention is while a model learns, for the record of a training."""
+"""Measures of the locality of attention, for the record of a training."""
 
 from __future__ import annotations
 

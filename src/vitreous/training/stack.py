@@ -362,7 +362,7 @@ class StackedStep(Step):
             return self.objective(images, targets, masks)
 
     def clip(self) -> Tensor:
-        """As `optim.clip_gradients`, for every seed by itself."""
+        """`optim.clip_gradients`, applied to each seed separately."""
         gradients = [row.grad for row in self.stack.rows if row.grad is not None]
         norm = torch.stack([g.square().sum(1) for g in gradients]).sum(0).sqrt()
         if self.recipe.clip is not None:

@@ -36,7 +36,7 @@ def _distance_from_convolution(strength: float, seed: int) -> float:
 
 @exact_property
 def psa_convolution_difference(seed: int) -> float:
-    """How far a PSA of locality strength 20 is from the convolution it imitates (CVT-01)."""
+    """Largest difference of a PSA of locality strength 20 and its convolution (CVT-01)."""
     return _distance_from_convolution(STRENGTHS[-1], seed)
 
 
@@ -61,7 +61,7 @@ def gpsa_parameters(seed: int) -> float:
 
 @exact_property
 def gpsa_parameter_share(seed: int) -> float:
-    """That number over all parameters of ConViT-S (CVT-25)."""
+    """`gpsa_parameters` as a share of all parameters of ConViT-S (CVT-25)."""
     return 1 - _parameters(gpsa=0) / _parameters()
 
 

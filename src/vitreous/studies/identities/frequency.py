@@ -1,4 +1,4 @@
-"""What untrained nonlinear layers do to the frequencies of smooth maps (Park and Kim)."""
+"""The effect of untrained nonlinear layers on the frequencies of smooth maps (Park and Kim)."""
 
 from __future__ import annotations
 

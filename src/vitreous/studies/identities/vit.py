@@ -32,7 +32,7 @@ def _noise_images(seed: int) -> Tensor:
 
 
 def _shuffle_patches(images: Tensor, order: Tensor) -> Tensor:
-    """Their patches in another order."""
+    """Permute the patches of images."""
     patches = images.unflatten(3, (GRID, PATCH)).unflatten(2, (GRID, PATCH)).transpose(3, 4)
     moved = patches.flatten(2, 3)[:, :, order].unflatten(2, (GRID, GRID))
     return moved.transpose(3, 4).flatten(4, 5).flatten(2, 3)

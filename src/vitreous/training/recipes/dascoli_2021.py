@@ -1,4 +1,4 @@
-"""Recipes of d'Ascoli et al.: ConViT, which is trained as DeiT is, and DeiT with distillation.
+"""d'Ascoli et al., ConViT: trained with the recipe of DeiT, and DeiT with distillation.
 
 Two settings of the released code have no effect and are left out here: a colour jitter of 0.4,
 which timm's transform ignores with RandAugment, and a cool-down of 10 epochs, which would come

@@ -1,4 +1,4 @@
-"""An Image is Worth 16x16 Words: pre-training, masked patches, fine-tuning.
+"""Dosovitskiy et al., An Image is Worth 16x16 Words: pre-training, masked patches, fine-tuning.
 
 The paper's Adam with weight decay is AdamW: the decay is multiplied by lr. The paper excludes no
 parameters from the decay, and neither do these recipes. It does not state the augmentation; here it

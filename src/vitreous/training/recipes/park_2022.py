@@ -1,4 +1,4 @@
-"""How Do Vision Transformers Work?: one recipe for convolutional networks and transformers alike.
+"""Park and Kim, How Do Vision Transformers Work?: one recipe for CNNs and transformers.
 
 The warm-up starts at zero, changes lr every step and is added to the epochs. The cosine changes lr
 once an epoch. Weight decay applies to every parameter. mixup 1.0 and CutMix 0.8 are as released;
