@@ -94,7 +94,7 @@ def test_every_width_and_theme(
         assert violations == [], "\n".join(violations)
 
 
-def test_rows_of_long_paths_have_different_names(tab: Page, servers: Servers) -> None:
+def test_rows_of_long_paths_can_be_told_apart(tab: Page, servers: Servers) -> None:
     visit(tab, servers["nano"].url)
     names = {
         "blocks.11": "blocks.11", "layers.2.blocks.4": "2.4", "vit.layers.11": "layers.11",

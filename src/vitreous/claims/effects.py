@@ -122,7 +122,8 @@ class Effect:
 
     @property
     def share_of_paper(self) -> float | None:
-        """The effect as a share of the paper's; None if the paper has no effect to compare with."""
+        """The effect as a share of the paper's; None where the paper has no effect to compare
+        with."""
         if self.paper is None or self.direction == "within" or not self.distance(self.paper) > 0:
             return None
         if not isfinite(self.measured.value):

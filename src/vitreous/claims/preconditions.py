@@ -31,7 +31,7 @@ KINDS = (
     "note",
 )
 OF_MODELS = ("accuracy", "matched", "steps", "rate_sum", "decay")
-"""Kinds that are about certain models, named by `of`."""
+"""Kinds that are about certain models, which `of` names."""
 TEXTS = ("decay", "note")
 SWITCHES = ("real", "transfer")
 """Kinds whose value is true. The value of `TEXTS` is text, that of all others a number."""
@@ -100,12 +100,13 @@ class Precondition:
             )
             return "" if transferred or not models.items else needed
         if self.kind in ("classes", "image"):
-            return self._image_data(models)
-        named = [models(**parse_facts(each)) for each in self.of]
+            return self._images(models)
+        asked = [models(**parse_facts(each)) for each in self.of]
         if self.kind == "matched":
-            return self._matched(named)
-        check = self._decay if self.kind == "decay" else self._at_least
-        return next(filter(None, map(check, named)), "")
+            return self._matched(asked)
+        if self.kind == "decay":
+            return next(filter(None, (self._decay(each) for each in asked)), "")
+        return next(filter(None, (self._at_least(each) for each in asked)), "")
 
     def _decay(self, trainings: Trainings) -> str:
         recorded_decay = [
@@ -121,7 +122,7 @@ class Precondition:
             f"{recorded_decay[0]} parameters, and decay alone moves what is measured."
         )
 
-    def _image_data(self, models: Query) -> str:
+    def _images(self, models: Query) -> str:
         described = [
             item.results[name].about.get("data", {})
             for item in models.items

@@ -277,10 +277,10 @@ def best_of(row: Quantity) -> Quantity:
 
 
 def largest_difference(row: Quantity) -> Quantity:
-    """Difference of the numbers of a row with the largest and the smallest mean over trainings.
+    """Difference of those two numbers of a row whose means over trainings are farthest apart.
 
-    All trainings use the same two numbers. The range within every single training would be biased
-    upwards.
+    Which two that is, all trainings decide together. The range of each single training would be
+    too large by chance alone.
     """
     if not row.known:
         return row

@@ -20,8 +20,8 @@ That variance is a known function v of the true value (`FewUnits`). A value is t
 variance φ v / k + I that it would have if it were true (a score test). φ is the dispersion: how
 many times v the trainings differ by. Three trainings cannot estimate it, so it is moderated.
 
-*Ratios* are judged on a logarithmic scale. *Equivalence* means that the whole interval lies within
-the bound: two one-sided tests of 2.5 % each. *Many effects* are corrected by Holm's procedure.
+*Ratios* are judged on a logarithmic scale. *Equivalence*: the whole interval lies within the bound,
+which is two one-sided tests of 2.5 % each. *Many effects* are corrected by Holm's procedure.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Interval95:
     weight
         Share of the variance that is between trainings.
     score
-        The test of a share or a correlation.
+        Of a share or a correlation: its own test.
     """
 
     value: float
@@ -127,8 +127,8 @@ def estimate_effect(quantity: Quantity, *, ratio: bool = False) -> Interval95:
     if quantity.few is not None and not ratio:
         return _estimate_few(rows, quantity.few)
     known = float(np.mean(list(quantity.sampling.values()))) if quantity.sampling else None
-    value, half_width, spread, freedom, weight = map(float, interval_of_mean(rows, known))
-    low, high = value - half_width, value + half_width
+    middle, reach, spread, freedom, weight = map(float, interval_of_mean(rows, known))
+    value, low, high = middle, middle - reach, middle + reach
     if ratio:
         value, low, high = exp(value), exp(low), exp(high)
     return Interval95(value, low, high, spread, freedom, len(rows), ratio, weight)

@@ -219,8 +219,8 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
     if unmet:
         return "not testable here", list(unmet)
     if main is None or main.outcome is None or not isfinite(main.measured.value):
-        unexplained = main is not None and not verdict.missing and not query.notes
-        return "undecided", ["The effect is not a finite number."] if unexplained else []
+        silent = main is not None and not verdict.missing and not query.notes
+        return "undecided", ["The effect is not a finite number."] if silent else []
     if main.saturated:
         return "undecided", [
             f"The models compared are right on {SATURATED:g} % of the images or more: there is no "

@@ -88,7 +88,7 @@ def _serve(explorer: Explorer, options: LiveOptions, folder: Path) -> None:
     from vitreous.explorer.server import start  # Starlette and uvicorn come with it
 
     gc.collect()
-    gc.freeze()  # else every collection walks torch's objects, which takes a quarter of a second
+    gc.freeze()  # a collection would walk torch's objects, too, and take a quarter of a second
     running = start(explorer, options.port, folder=folder)
     screen = console()
     names = " and ".join(each.subject.name for each in explorer.models)

@@ -21,8 +21,8 @@ Lines = list[str]
 def python_of(explorer: Explorer, state: State) -> str:
     """Code that opens the models, changes the image, edits units and prints the top classes.
 
-    It runs as it is if models and images were given by name. Otherwise it expects the variables
-    `model` and `data`, and an uploaded picture as a file of the same name.
+    It runs as it is if models and images have names. Others are expected as `model` and `data`, and
+    an uploaded picture as a file of the same name.
     """
     picture, origin = explorer.find_picture(state.image), explorer.origin
     imports = {"from vitreous.measure.subject import logits, subjects"}
@@ -30,8 +30,8 @@ def python_of(explorer: Explorer, state: State) -> str:
     for model in explorer.models:
         edits = model.edited(explorer.intended(model, state).edits).edits
         lines += ["", f"# {model.subject.name}"] if len(explorer.models) > 1 else [""]
-        lines += _opening_lines(model, origin, imports)
-        lines += _image_lines(picture, state.changes, imports)
+        lines += _opening(model, origin, imports)
+        lines += _image(picture, state.changes, imports)
         if any(edit.what == "mean" for edit in edits):
             batches = f"images.images[:{MEAN_IMAGES}].split({MEAN_BATCH})"
             lines.append(f"batches = map(subject.prepare, {batches})")
@@ -42,7 +42,7 @@ def python_of(explorer: Explorer, state: State) -> str:
     return "\n".join([*sorted(imports), *lines, ""])
 
 
-def _opening_lines(model: LiveModel, origin: Origin, imports: set[str]) -> Lines:
+def _opening(model: LiveModel, origin: Origin, imports: set[str]) -> Lines:
     """Open a model and the images that it is shown."""
     options = dict(origin.shared_options())
     name = "model"
@@ -73,7 +73,7 @@ def _opening_lines(model: LiveModel, origin: Origin, imports: set[str]) -> Lines
     ]
 
 
-def _image_lines(picture: Picture, changes: Changes, imports: set[str]) -> Lines:
+def _image(picture: Picture, changes: Changes, imports: set[str]) -> Lines:
     """The pixels that the model gets."""
     if picture.row is None:
         imports |= {"import numpy as np", "import torch"}

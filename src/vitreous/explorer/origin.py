@@ -17,7 +17,7 @@ class Origin:
     models: tuple[str, ...] = ()
     """Names of the models; empty if one was given as a module."""
     options: tuple[Mapping[str, Any], ...] = ()
-    """The other arguments of `subjects` for each of these models."""
+    """What `subjects` was given for each of these beside its name."""
     data: str = ""
     """The name of the data set; empty if it was given as it is."""
     split: str | None = None

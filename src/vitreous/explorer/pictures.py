@@ -42,7 +42,7 @@ def describe_picture(picture: Picture) -> dict[str, Any]:
 
 
 def read_upload(content: bytes, name: str) -> Image.Image:
-    """Decode an uploaded picture; one with too many pixels is refused before it is decoded."""
+    """Decode a picture like any other; one of too many pixels is refused before it is decoded."""
     try:
         height, width = header_size(content)
         if width * height > (Image.MAX_IMAGE_PIXELS or width * height):

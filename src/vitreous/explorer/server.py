@@ -359,15 +359,15 @@ def start(
 def bind(port: int) -> socket.socket:
     """A socket on the loopback interface, which other machines cannot reach."""
     # With an explicit protocol asyncio disables Nagle's algorithm, which costs 40 ms a response.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind(("127.0.0.1", port))
-        listener.listen(128)  # already: a notebook loads the page as soon as it has the address
+        found.bind(("127.0.0.1", port))
+        found.listen(128)  # already: a notebook loads the page as soon as it has the address
     except (OSError, OverflowError) as error:
-        listener.close()
+        found.close()
         why = getattr(error, "strerror", None) or error
         raise VitreousError(
             f"Port {port} cannot be used: {why}. Choose another one with --port, or 0 for any."
         ) from None
-    return listener
+    return found

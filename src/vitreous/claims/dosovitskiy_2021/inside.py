@@ -25,7 +25,7 @@ def strongest(rows: Rows, column: str) -> Array:
 
 @check("VIT-08")
 def filters_are_smooth(models: Query) -> Iterator[Effect]:
-    """On two cores patches have 8 pixels, because filters of 4 x 4 show too little."""
+    """On two cores with patches of 8, where there is more to see than in 4 x 4 pixels."""
     patch = 8 if models.sanity else None
     vit, untrained = models("vit", patch=patch), models("vit", patch=patch, checkpoint="start")
     slower = 1 - strongest(vit, "frequency").mean() / strongest(untrained, "frequency").mean()

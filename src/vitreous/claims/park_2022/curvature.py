@@ -89,8 +89,8 @@ def loss_is_not_convex_early(models: Query) -> Iterator[Effect]:
 
 @check("HDV-07")
 def less_data_is_less_convex(models: Query) -> Iterator[Effect]:
-    """Both trainings have the same number of warm-up epochs. The difference decides, because a
-    ratio is undefined if no eigenvalue is negative. The same number of steps is noted."""
+    """After as many epochs of warm-up. A difference, because a ratio has no meaning where no
+    eigenvalue is negative. As many steps instead of epochs are noted."""
     few, every = (nep(models("vit", fraction=share, checkpoint="warmup")) for share in (0.06, None))
     yield more(
         "share of negative eigenvalues with 6 % of the images minus that with all",

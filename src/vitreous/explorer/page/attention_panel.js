@@ -98,7 +98,7 @@ class Pane {
     return number === 0 ? average : rows[number - 1];
   }
 
-  /** Size the enlarged map: a third of the width, or less if the height is too small for that. */
+  /** The enlarged map takes a third of the width, or the height that there is. */
   fit() {
     const { picture } = this.panel;
     const { clientWidth: width, clientHeight: height } = this.home;
