@@ -104,11 +104,11 @@ def nearest_paths(given: str, count: int = 3) -> list[str]:
         return []
     by_case = {name.casefold(): name for name in names if not name.startswith(".")}
     near = get_close_matches(missing[0].casefold(), by_case, n=count, cutoff=0.6)
-    found: list[str] = []
+    paths: list[str] = []
     for name in near:
         candidate = existing / by_case[name] / Path(*missing[1:])
-        found += [str(candidate)] if candidate.exists() else nearest_paths(str(candidate), count=1)
-    return found[:count]
+        paths += [str(candidate)] if candidate.exists() else nearest_paths(str(candidate), count=1)
+    return paths[:count]
 
 
 class InYourCode(VitreousError):

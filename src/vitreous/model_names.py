@@ -83,7 +83,7 @@ def _family_calls() -> dict[str, tuple[list[str], ast.Call]]:
 
     The files are parsed and not imported.
     """
-    found = {}
+    calls = {}
     for path in sorted(Path(__file__).with_name("models").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "\n@family(" not in text:
@@ -100,8 +100,8 @@ def _family_calls() -> dict[str, tuple[list[str], ast.Call]]:
                 table = constants[ast.unparse(sizes)]
                 assert isinstance(table, ast.Dict), f"{path}: write the sizes as one dict"
                 keys = [ast.literal_eval(key) for key in table.keys if key]
-                found[ast.literal_eval(name)] = keys, call
-    return found
+                calls[ast.literal_eval(name)] = keys, call
+    return calls
 
 
 def families() -> dict[str, list[str]]:
@@ -233,14 +233,14 @@ def before_training(models: Iterable[str]) -> list[str]:
     Bundled models are runs, too.
     """
     homes = {"nano:": BUNDLED, "run:": Path()}
-    found = []
+    names = []
     for name in models:
         prefix = next((each for each in homes if name.startswith(each)), "")
         folder = homes[prefix] / Path(name.removeprefix(prefix)).expanduser() if prefix else None
         if folder is not None and "@" not in name:
             files = (folder / "weights").glob("initial*.safetensors")
-            found += [f"{name}@initial"] if any(files) else []
-    return found
+            names += [f"{name}@initial"] if any(files) else []
+    return names
 
 
 def _check_path(rest: str, prefix: str = "") -> None:

@@ -47,8 +47,8 @@ def find_definition(text: str) -> Definition | None:
     where, _, name = text.rpartition(":")
     file = source_file(where)
     body = read_source(file).body if file else []
-    found = (node for node in body if isinstance(node, Definition) and node.name == name)
-    return next(found, None)
+    definitions = (node for node in body if isinstance(node, Definition) and node.name == name)
+    return next(definitions, None)
 
 
 def summary(text: str) -> str:
@@ -62,8 +62,8 @@ def summary(text: str) -> str:
 
 def defined_names(file: Path) -> list[str]:
     """Public classes and functions of a file, in its order."""
-    found = [node.name for node in read_source(file).body if isinstance(node, Definition)]
-    return [name for name in found if not name.startswith("_")]
+    names = [node.name for node in read_source(file).body if isinstance(node, Definition)]
+    return [name for name in names if not name.startswith("_")]
 
 
 def find_problem(text: str) -> str:

@@ -73,12 +73,12 @@ class Installed:
 @cache
 def installed_objects(group: str) -> tuple[Installed, ...]:
     """The entry points of a group, sorted by their names; nothing is imported."""
-    found = []
+    plugins = []
     for each in metadata.entry_points(group=group):
         text = each.value.partition("[")[0].strip()  # without extras
         package = each.dist.name if each.dist else text.partition(":")[0].partition(".")[0]
-        found.append(Installed(each.name, text, package, each.dist.version if each.dist else ""))
-    return tuple(sorted(found, key=lambda each: (each.key, each.text)))
+        plugins.append(Installed(each.name, text, package, each.dist.version if each.dist else ""))
+    return tuple(sorted(plugins, key=lambda each: (each.key, each.text)))
 
 
 def usable_plugins(kind: Kind, taken: Container[str] = ()) -> dict[str, Installed]:
@@ -137,13 +137,13 @@ def load_object(text: str, kind: Kind, fits: Callable[[Any], bool]) -> Any:
         known = [key for key in known if not _is_imported(getattr(module, key), module)]
         hint = f"{where} has {', '.join(known) or 'none'}."
         raise UnknownName(kind.what, text, [f"{where}:{key}" for key in known], hint)
-    found = getattr(module, name)
-    if not fits(found):
+    plugin = getattr(module, name)
+    if not fits(plugin):
         raise VitreousError(
-            f"{text!r} is no {kind.what}: it is {describe_object(found)}, and has to be "
+            f"{text!r} is no {kind.what}: it is {describe_object(plugin)}, and has to be "
             f"{kind.must_be}."
         )
-    return found
+    return plugin
 
 
 def split_reference(text: str, kind: Kind) -> tuple[str, str]:

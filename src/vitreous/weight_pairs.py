@@ -60,13 +60,13 @@ def pair_weights(
 
 def _named_weights(names: Sequence[str], given: Iterable[str | Path]) -> dict[str, str]:
     """Files by model, if all are written `MODEL=FILE`; empty otherwise."""
-    found = {}
+    files = {}
     for each in map(str, given):
         name = next((name for name in names if name and each.startswith(f"{name}=")), None)
         if name is None:
             return {}
-        found[name] = each.removeprefix(f"{name}=")
-    return found
+        files[name] = each.removeprefix(f"{name}=")
+    return files
 
 
 def _label(names: Sequence[str], pairs: Sequence[tuple[int, str | None]], position: int) -> str:

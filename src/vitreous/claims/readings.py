@@ -97,11 +97,11 @@ def _resampled_batches(rows: Rows, select: Callable[[Array], Any], values: bool)
     The statistic is the mean of the eigenvalues that `select` returns True for (`values`), or their
     share among all eigenvalues. With few batches the replicates are widened by `widening_factor`.
     """
-    found = rows.where(measure="eigenvalue")
-    if not len(found):
+    entries = rows.where(measure="eigenvalue")
+    if not len(entries):
         raise Unreadable(f"hessian of {rows.item.name} has no eigenvalues")
-    batches = found.entries("batch").astype(np.int64)
-    eigenvalues = found.numbers()
+    batches = entries.entries("batch").astype(np.int64)
+    eigenvalues = entries.numbers()
     selected = select(eigenvalues).astype(np.float64)
     total = np.bincount(batches, selected * eigenvalues if values else selected)
     count = np.bincount(batches, selected if values else np.ones_like(selected))

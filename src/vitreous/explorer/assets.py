@@ -43,13 +43,13 @@ def page_files(models: Sequence[str]) -> dict[str, PageFile]:
     >>> page_files(["nano:vit"])["static/main.js"].media_type
     'text/javascript; charset=utf-8'
     """
-    found = {"": _file("index.html", _read("index.html"))}
+    pages = {"": _file("index.html", _read("index.html"))}
     for path in files("vitreous.explorer").joinpath("page").iterdir():
         if path.name.endswith((".js", ".css")):
-            found[f"static/{path.name}"] = _file(path.name, path.read_text(encoding="utf-8"))
+            pages[f"static/{path.name}"] = _file(path.name, path.read_text(encoding="utf-8"))
     for name, text in (("colours.css", _colours(models)), ("drawing.js", _drawing())):
-        found[f"static/{name}"] = _file(name, text)
-    return found
+        pages[f"static/{name}"] = _file(name, text)
+    return pages
 
 
 def _read(name: str) -> str:

@@ -75,29 +75,29 @@ class EditCost:
         before, after = torch.cat(self._before).numpy(), torch.cat(self._after).numpy()
         same = before[:, 0] == after[:, 0]
         agreement = wilson(same.sum(), len(same))
-        found: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "accuracy": None,
             "nll": None,
             "agreement": _interval_fields(agreement),
             "n": len(same),
         }
         if self.model.unmarkable:
-            found["why"] = self.model.unmarkable
-            return {**found, "words": _agreement_words(agreement, len(same))}
+            summary["why"] = self.model.unmarkable
+            return {**summary, "words": _agreement_words(agreement, len(same))}
         right = paired_change(after[:, 1] - before[:, 1])
-        found["accuracy"] = {
+        summary["accuracy"] = {
             "before": float(before[:, 1].mean()),
             "after": float(after[:, 1].mean()),
             **_interval_fields(right, "difference"),
         }
         rise = after[:, 2] - before[:, 2]
         if np.isfinite(rise).all():
-            found["nll"] = {
+            summary["nll"] = {
                 "before": float(before[:, 2].mean()),
                 "after": float(after[:, 2].mean()),
                 **_interval_fields(bootstrap_mean(rise), "difference"),
             }
-        return {**found, "words": _accuracy_words(found["accuracy"], len(same))}
+        return {**summary, "words": _accuracy_words(summary["accuracy"], len(same))}
 
 
 def _score(scores: Tensor, labels: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ def possible_edits(specimen: Specimen) -> Possible:
         why_fixed = attention.impossible
         for each in attention.possible:
             fixable.setdefault(each.part, set()).add(each.change)
-    found: dict[str, dict[What, str]] = {}
+    possible: dict[str, dict[What, str]] = {}
     for unit in specimen.units:
         reasons: dict[What, str] = {"off": removable.get(unit.name, "")}
         ambiguous = len(specimen.anatomy.find(unit.name)) > 1
@@ -52,8 +52,8 @@ def possible_edits(specimen: Specimen) -> Possible:
         if ambiguous:
             shared = "Its name is also a label or a kind of other units."
             reasons = {what: why or shared for what, why in reasons.items()}
-        found[unit.name] = reasons
-    return found
+        possible[unit.name] = reasons
+    return possible
 
 
 def apply_edit(specimen: Specimen, edit: UnitEdit, mean: MeanOf) -> Specimen:

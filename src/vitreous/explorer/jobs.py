@@ -134,7 +134,7 @@ class Jobs:
     def _measure_in_steps(self, job: Job, state: State, count: int) -> Iterator[None]:
         """Yield after each batch of each model, so that the worker can compute views in between."""
         try:
-            found = []
+            results = []
             for model in self.explorer.models:
                 intended = self.explorer.intended(model, state)
                 edited = model.edited(intended.edits, job.cancelled.is_set)
@@ -144,8 +144,8 @@ class Jobs:
                     yield
                     if job.cancelled.is_set():
                         return
-                found.append(cost.result())
-            job.result = {"models": found, "n": count}
+                results.append(cost.result())
+            job.result = {"models": results, "n": count}
         except Stopped:
             job.cancelled.set()
         except Exception as error:
@@ -181,7 +181,7 @@ class Jobs:
         try:
             with watch_progress(watch):
                 origin, device = self.explorer.origin, self.explorer.models[0].subject.device
-                found = inspect(
+                inspection = inspect(
                     models,
                     self.explorer.data,
                     limit=None,
@@ -191,7 +191,7 @@ class Jobs:
                 if job.cancelled.is_set():
                     raise Stopped
                 path = self._free_path()
-                write(found, path)
+                write(inspection, path)
             self.reports[path.name] = path
             job.result = {"file": str(path), "url": f"reports/{path.name}"}
         except Stopped:

@@ -108,11 +108,11 @@ class LiveModel:
         if not edits:
             return self.unedited
         key = tuple(edits)
-        found = self._edited.get(key)
-        if found is None:
+        edited = self._edited.get(key)
+        if edited is None:
             before = self.edited(key[:-1], cancelled)
-            found = self._edited.put(key, self._with_edit(before, key[-1], cancelled))
-        return found
+            edited = self._edited.put(key, self._with_edit(before, key[-1], cancelled))
+        return edited
 
     def _with_edit(self, before: Edited, edit: UnitEdit, cancelled: Cancelled | None) -> Edited:
         reasons = self.possible.get(edit.unit)

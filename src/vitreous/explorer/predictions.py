@@ -21,11 +21,11 @@ def compare_predictions(
     The recordings are the unedited model on the unchanged image ("before"), the unedited model on
     the changed image ("clean"), and the edited model on the changed image ("after").
     """
-    found = [model.shares(each.output) for each in recordings]
+    outputs = [model.shares(each.output) for each in recordings]
     none: dict[str, Any] = {"before": [], "clean": [], "after": [], "classes": [], "label": None}
-    if any(each is None for each in found):
+    if any(each is None for each in outputs):
         return {**none, "why": "Its output is not a score for each class."}
-    shares = [each for each in found if each is not None]
+    shares = [each for each in outputs if each is not None]
     if not all(bool(each.isfinite().all()) for each in shares):
         return {**none, "why": "Its scores are not finite any more."}
     tops = [each.topk(min(TOP, len(each))).indices.tolist() for each in shares]

@@ -178,12 +178,12 @@ class Explorer:
     def rollout(self, state: State, cancelled: Cancelled | None = None) -> bytes:
         """Rollout up to each attention unit, after the edits, as `pack_maps` says."""
         picture = self.find_picture(state.image)
-        found = []
+        rollouts = []
         for model in self.models:
             edited = self._edited(model, state, cancelled)[0]
             recording = self._record(model, picture, state.changes, edited, cancelled)
-            found.append(rollout_maps(recording, state.query))
-        return pack_maps([maps for maps, _ in found], why=[why for _, why in found])
+            rollouts.append(rollout_maps(recording, state.query))
+        return pack_maps([maps for maps, _ in rollouts], why=[why for _, why in rollouts])
 
     def stream(self, state: State, cancelled: Cancelled | None = None) -> dict[str, Any]:
         """Norm, spectrum and colours of a unit's output, and of its counterpart's."""
@@ -297,9 +297,9 @@ class Explorer:
         An edited model reruns only the part that differs from a cached recording with fewer edits.
         """
         key = _key(model, picture, changes, edited)
-        found = self._recordings.get(key)
-        if found is not None:
-            return found
+        recording = self._recordings.get(key)
+        if recording is not None:
+            return recording
         if not edited.edits:
             images = model.subject.prepare(model.pixels(picture, changes))
             return self._recordings.put(key, edited.runner.record(images, cancelled))

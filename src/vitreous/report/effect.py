@@ -82,8 +82,8 @@ class _Scale:
     """Converts numbers to horizontal positions in the picture."""
 
     def __init__(self, effect: Effect) -> None:
-        found = effect.measured
-        shown = [found.value, found.low, found.high, effect.null, effect.threshold]
+        interval = effect.measured
+        shown = [interval.value, interval.low, interval.high, effect.null, effect.threshold]
         if effect.direction == "within" and effect.bound is not None:
             shown += [effect.null - effect.bound, effect.null + effect.bound]
         known = [each for each in shown if isfinite(each)]

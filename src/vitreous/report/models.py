@@ -20,9 +20,9 @@ Column = tuple[str, Callable[[str], str]]
 
 def inspected_models(inspection: Inspection) -> list[str]:
     """Return the names of the models that the results of an inspection mention."""
-    found = [model for result in inspection.values() for model in result.about.get("models", {})]
-    found += [model for why in inspection.left_out.values() for model in why]
-    return list(dict.fromkeys(found)) or ["models"]
+    names = [model for result in inspection.values() for model in result.about.get("models", {})]
+    names += [model for why in inspection.left_out.values() for model in why]
+    return list(dict.fromkeys(names)) or ["models"]
 
 
 MANY = 6
@@ -137,8 +137,8 @@ def _measured(
         return lambda model: ""
     for column, wanted in which.items():
         rows = rows[rows[column] == wanted]
-    found = {str(row["model"]): cell(row) for row in rows.to_dict("records")}
-    return lambda model: found.get(model, "")
+    cells = {str(row["model"]): cell(row) for row in rows.to_dict("records")}
+    return lambda model: cells.get(model, "")
 
 
 def _with_ends(row: Mapping[str, Any], show: Callable[[Any], str]) -> str:

@@ -202,11 +202,11 @@ def describe_shares(shares: NDArray[np.float64]) -> str:
 def _caption(shown: Shown, width: float) -> str:
     """The caption: preprocessing, range of the shares, and warnings."""
     lines = [f"Image: {shown.preprocessing}."]
-    found = shown.map
-    if found is not None and found.measure != "feature norm":
-        line = describe_shares(found.values)
-        if found.elsewhere > 5e-4:
-            line += f" {100 * found.elsewhere:.1f} % rests on tokens without a place."
+    shown_map = shown.map
+    if shown_map is not None and shown_map.measure != "feature norm":
+        line = describe_shares(shown_map.values)
+        if shown_map.elsewhere > 5e-4:
+            line += f" {100 * shown_map.elsewhere:.1f} % rests on tokens without a place."
         lines.append(line)
     lines += [each for each in (shown.enlarged, shown.warning) if each]
     if not len(shown.predictions):

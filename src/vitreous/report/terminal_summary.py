@@ -75,8 +75,8 @@ def _table(inspection: Inspection) -> list[RenderableType]:
 
 def _labels(inspection: Inspection) -> list[RenderableType]:
     """Return a line on how labels were matched with the scores of the models."""
-    found = {result.about.get("data", {}).get("labels", "") for result in inspection.values()}
-    return [Text(f"Labels: {words}", style="dim") for words in sorted(filter(None, found))]
+    sentences = {result.about.get("data", {}).get("labels", "") for result in inspection.values()}
+    return [Text(f"Labels: {words}", style="dim") for words in sorted(filter(None, sentences))]
 
 
 def _checkpoints(inspection: Inspection) -> list[RenderableType]:

@@ -133,12 +133,12 @@ def read_json_and_checksum(path: Path, *, strict: bool = False) -> tuple[dict[st
     if not isinstance(value, dict):
         raise Damaged(path, f"an object was written and a {type(value).__name__} is there")
     expected = value.pop(CHECKSUM_FIELD, None)
-    found = checksum_of_parsed(value)
+    actual = checksum_of_parsed(value)
     if expected is None:
         _warn_without_checksum(path, strict)
-    elif expected != found:
+    elif expected != actual:
         raise Damaged(path, "its checksum does not match")
-    return value, found
+    return value, actual
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:

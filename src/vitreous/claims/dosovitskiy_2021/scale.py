@@ -139,7 +139,7 @@ def dense_layers_on_pixels_are_huge(models: Query) -> Iterator[Effect]:
     x 32 x 32 inputs to all 64 x 32 x 32 outputs over that of a 3 x 3 convolution from 3 to 64
     channels, both counted on real layers (the dense one on torch's meta device) and without biases.
     That is 32⁴ / 9, about 116,508; "vastly" means at least a thousand times."""
-    found = identity(models("identities"), "dense_over_convolution_weights")
+    ratio = identity(models("identities"), "dense_over_convolution_weights")
     yield more(
-        "weights of the dense layer over those of the convolution", found, 1.0, matters=log(1000)
+        "weights of the dense layer over those of the convolution", ratio, 1.0, matters=log(1000)
     )

@@ -26,11 +26,11 @@ FIRST_BLOCKS = 5 / 12
 def _unit_similarity(rows: Rows, low: float, high: float) -> Array:
     """CKA of units with the unit of the same name in the second model, mean over units between two
     depths."""
-    found = rows.where(site=stream_site(rows))
-    depth, known = found.numbers("depth"), ~np.isnan(found.numbers())
+    outputs = rows.where(site=stream_site(rows))
+    depth, known = outputs.numbers("depth"), ~np.isnan(outputs.numbers())
     for end in ENDS:
-        known &= found.entries("kind") != end
-    return found.select(known & (depth >= low) & (depth <= high)).draws().mean(-1)
+        known &= outputs.entries("kind") != end
+    return outputs.select(known & (depth >= low) & (depth <= high)).draws().mean(-1)
 
 
 def _part_of(share: float) -> dict[str, Any]:

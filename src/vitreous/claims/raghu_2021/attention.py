@@ -18,18 +18,18 @@ from vitreous.claims.readings import column, head_distances, unit_distances
 def window_distances(rows: Rows) -> Array:
     """Mean attention distance of each window of heads of the first block, from the most local to
     the most global."""
-    found = _windows(rows)
-    _, first = np.unique(found.numbers("window"), return_index=True)
-    return column(found.select(first), "distance")
+    windowed = _windows(rows)
+    _, first = np.unique(windowed.numbers("window"), return_index=True)
+    return column(windowed.select(first), "distance")
 
 
 @reads("local_heads")
 def window_similarities(rows: Rows) -> Array:
     """CKA of each window of heads with the other model's first stage, mean over its units."""
-    found = _windows(rows)
-    windows = found.numbers("window")
-    each = [found.select(windows == window).draws().mean(-1) for window in np.unique(windows)]
-    return np.stack(each or [found.draws()], -1)
+    windowed = _windows(rows)
+    windows = windowed.numbers("window")
+    each = [windowed.select(windows == window).draws().mean(-1) for window in np.unique(windows)]
+    return np.stack(each or [windowed.draws()], -1)
 
 
 def _windows(rows: Rows) -> Rows:

@@ -102,22 +102,22 @@ def cross_similarity(rows: Rows) -> CrossSimilarity:
 def counterpart(rows: Rows, low: float, high: float) -> Array:
     """Depth of the unit most similar to a unit of the other model, mean over units of the other
     model with depths in (`low`, `high`]."""
-    found = cross_similarity(rows)
-    chosen = (found.other > low) & (found.other <= high)
+    similarity = cross_similarity(rows)
+    chosen = (similarity.other > low) & (similarity.other <= high)
     if not chosen.any():
         raise Unreadable(f"{rows.item.other!r} has no units between depths {low} and {high}")
-    return np.asarray(found.depth[found.values[:, :, chosen].argmax(1)].mean(-1))
+    return np.asarray(similarity.depth[similarity.values[:, :, chosen].argmax(1)].mean(-1))
 
 
 @reads("cka")
 def closest(rows: Rows, low: float, high: float) -> Array:
     """CKA with the most similar unit of the other model, mean over units with depths in
     (`low`, `high`]."""
-    found = cross_similarity(rows)
-    chosen = (found.depth > low) & (found.depth <= high)
+    similarity = cross_similarity(rows)
+    chosen = (similarity.depth > low) & (similarity.depth <= high)
     if not chosen.any():
         raise Unreadable(f"{rows.item.name!r} has no units between depths {low} and {high}")
-    return np.asarray(found.values[:, chosen].max(2).mean(-1))
+    return np.asarray(similarity.values[:, chosen].max(2).mean(-1))
 
 
 @reads("cka")

@@ -24,8 +24,8 @@ def _smooth_maps(maps: int, channels: int, side: int, numbers: torch.Generator) 
     along = torch.fft.fftfreq(side, dtype=torch.float64)
     frequency = torch.hypot(along[:, None], along)
     frequency[0, 0] = 1 / side
-    found = torch.fft.ifft2(torch.fft.fft2(noise) / frequency).real
-    return found / found.std()
+    smooth = torch.fft.ifft2(torch.fft.fft2(noise) / frequency).real
+    return smooth / smooth.std()
 
 
 def _high_share(maps: Tensor) -> Tensor:
@@ -46,11 +46,11 @@ def _share_raised(
 ) -> Interval:
     """Share of draws in which a random layer raises the share of high frequencies."""
     numbers = torch.Generator().manual_seed(seed)
-    found = []
+    raised = []
     for _ in range(draws):
         maps = _smooth_maps(*size, numbers)
-        found.append(_high_share(layer(maps, numbers)) > _high_share(maps))
-    return wilson_share(torch.stack(found))
+        raised.append(_high_share(layer(maps, numbers)) > _high_share(maps))
+    return wilson_share(torch.stack(raised))
 
 
 def _mlp(maps: Tensor, numbers: torch.Generator) -> Tensor:

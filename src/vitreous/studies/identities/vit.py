@@ -75,8 +75,8 @@ def _enlarge(field: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
     """Interpolate positions (8, 8, width) and a class row to a grid of 12 × 12."""
     model = _small_vit()
     _position_table(model).copy_(torch.cat([first[None], field.flatten(0, 1)]))
-    found = _position_table(resize_vit(model, 48))
-    return found[1:].unflatten(0, (12, 12)), found[0]
+    enlarged = _position_table(resize_vit(model, 48))
+    return enlarged[1:].unflatten(0, (12, 12)), enlarged[0]
 
 
 @exact_property
