@@ -12,12 +12,12 @@ from report.made_up import BELOW, GAP, WIDE, made_up, measured
 from vitreous.claims.effects import Effect
 from vitreous.claims.statistics import UNKNOWN, Interval95
 from vitreous.claims.verdicts import Verdict
-from vitreous.report.forest import AXIS_HIGH, AXIS_LOW, LEFT, RIGHT, WIDTH, forest
+from vitreous.report.forest import LEAST, LEFT, MOST, RIGHT, WIDTH, forest
 
 
 def place(value: float) -> float:
     """Pixel of a relative effect, from the two ends of the axis."""
-    return LEFT + (value - AXIS_LOW) * (WIDTH - LEFT - RIGHT) / (AXIS_HIGH - AXIS_LOW)
+    return LEFT + (value - LEAST) * (WIDTH - LEFT - RIGHT) / (MOST - LEAST)
 
 
 class Row:
@@ -106,11 +106,11 @@ def test_marks_without_a_unit_are_open(effect: Effect, at: float) -> None:
 def test_what_lies_beyond_the_axis_is_an_arrow_at_its_edge() -> None:
     right = row(Effect("x", measured(9.0, 2.0, 10.0), "more", 0.0, paper=1.0))
     assert right.mark.tag == "path"
-    assert right.x == pytest.approx(place(AXIS_HIGH))
-    assert right.ends == pytest.approx((place(2.0), place(AXIS_HIGH)), abs=0.1)
+    assert right.x == pytest.approx(place(MOST))
+    assert right.ends == pytest.approx((place(2.0), place(MOST)), abs=0.1)
     left = row(Effect("x", measured(-9.0, -10.0, -8.0), "more", 0.0, paper=1.0))
     assert left.mark.tag == "path"
-    assert left.x == pytest.approx(place(AXIS_LOW))
+    assert left.x == pytest.approx(place(LEAST))
     both = row(Effect("x", measured(0.5, -9.0, 9.0), "more", 0.0, paper=1.0))
     assert both.mark.tag == "circle"
     assert both.heads == 2

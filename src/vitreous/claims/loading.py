@@ -229,17 +229,17 @@ def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None =
 def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
     """Add the same networks before training to the evidence of an inspection.
 
-    `control` has the results of `NAME@initial` for each NAME; all other facts are the same."""
+    `control` has the results of `NAME@initial`, which is what NAME is, apart from its training."""
     untrained = []
     for item in evidence.items:
         name, data = f"{item.name}@initial", item.facts.get("data")
-        of_model = {
+        own = {
             each: result
             for each, result in control.items()
             if _is_about(result, name) and _data_name(result) == data
         }
-        if of_model and not item.facts.get("checkpoint"):
-            untrained.append(EvidenceItem({**item.facts, "checkpoint": "start"}, of_model, name))
+        if own and not item.facts.get("checkpoint"):
+            untrained.append(EvidenceItem({**item.facts, "checkpoint": "start"}, own, name))
     return Evidence([*evidence.items, *untrained], evidence.not_judged)
 
 

@@ -263,8 +263,8 @@ def side_by_side(quantities: Sequence[Quantity]) -> Quantity:
 def least_of(quantities: Sequence[Quantity]) -> Quantity:
     """The quantity with the smallest mean over trainings, for a claim about all of them.
 
-    If it is certainly above zero, so are the others. The minimum within every single training would
-    be biased downwards.
+    It decides for all: if it is more than zero for certain, so are the others. The smallest number
+    of every single training would be too small by chance alone.
     """
     if not quantities or not all(each.known for each in quantities):
         return Quantity({})

@@ -38,11 +38,11 @@ from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.rerun import Cancelled, Recording
 
 MEMORY = 1 << 30
-"""Maximum size of the recordings that are kept, in bytes."""
-MAX_LISTED = 64
-"""Number of images of the data set that the page lists."""
-MAX_UPLOADS = 50
-"""Number of uploaded images that are kept."""
+"""Bytes of recordings that are kept."""
+STRIP = 64
+"""Images of the data set on the page."""
+UPLOADS = 50
+"""Uploaded images that are kept."""
 
 
 class Intended(NamedTuple):
@@ -95,7 +95,7 @@ class Explorer:
 
     def _strip(self) -> Iterable[Picture]:
         height, width = self.data.image
-        for row in range(min(len(self.data), MAX_LISTED)):
+        for row in range(min(len(self.data), STRIP)):
             label = int(self.data.labels[row])
             known = 0 <= label < len(self.data.classes)
             name = self.data.classes[label] if known else f"image {row}"
@@ -119,7 +119,7 @@ class Explorer:
         return {
             "models": [model_facts(each) for each in self.models],
             "images": [describe_picture(each) for each in shown],
-            "shown": min(len(self.data), MAX_LISTED),
+            "shown": min(len(self.data), STRIP),
             "of": len(self.data),
             "corruptions": list(KINDS),
             "device": str(self.models[0].subject.device),
@@ -145,9 +145,9 @@ class Explorer:
             picture = Picture(f"u{number}", name, None, *size, frames, small)
             self._uploads.append(picture.id)
             self.pictures[picture.id] = picture
-            for old in self._uploads[:-MAX_UPLOADS]:
+            for old in self._uploads[:-UPLOADS]:
                 self.pictures.pop(old, None)
-            del self._uploads[:-MAX_UPLOADS]
+            del self._uploads[:-UPLOADS]
         return picture
 
     def picture(self, state: State) -> bytes:

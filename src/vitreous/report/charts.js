@@ -181,7 +181,7 @@ function labelled(part, width, compact) {
   return height;
 }
 
-/** Number of panels per row: as many as fit, up to four, but without a single panel in the last row. */
+/** How many panels stand beside each other: as many as fit, up to four, and no last one alone in its row. */
 function even(count, fit) {
   const most = Math.max(1, Math.min(count, fit, 4));
   return most > 2 && count > most && count % most === 1 ? most - 1 : most;

@@ -18,7 +18,7 @@ from vitreous.results.words import escape
 WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 420, 14, 15, 22, 30
 MAX_LETTERS = 58
 """Maximum number of letters of a finding beside its row; the tooltip has the full sentence."""
-AXIS_LOW, AXIS_HIGH = -1.5, 2.5
+LEAST, MOST = -1.5, 2.5
 """Ends of the axis; values beyond are drawn as arrows."""
 TICKS = (
     (-1.0, "−1", "grid"),
@@ -37,7 +37,7 @@ def forest(verdicts: Sequence[Verdict]) -> str:
         group = [
             (verdict, effect)
             for verdict in verdicts
-            if verdict.outcome == outcome and (effect := _plotted_effect(verdict)) is not None
+            if verdict.outcome == outcome and (effect := _shown_effect(verdict)) is not None
         ]
         if not group:
             continue
@@ -57,8 +57,8 @@ def forest(verdicts: Sequence[Verdict]) -> str:
     return "".join([start, *_axis(height), *rows, "</svg>"])
 
 
-def _plotted_effect(verdict: Verdict) -> Effect | None:
-    """The main effect, if it was measured and claims "more" or "less"."""
+def _shown_effect(verdict: Verdict) -> Effect | None:
+    """The main effect, if it was measured and has a direction; identities have none."""
     main = verdict.main
     if main is None or verdict.outcome == "identity" or main.direction == "within":
         return None
@@ -109,9 +109,9 @@ def _interval(value: float, low: float, high: float, y: float) -> str:
     There is none if the value is beyond the axis as well: `_mark` then draws a triangle there.
     """
     path = f"M{_x(low):.1f} {y:.1f}H{_x(high):.1f}"
-    if low < AXIS_LOW <= value:
+    if low < LEAST <= value:
         path += f"M{_x(low) + 5:.1f} {y - 4:.1f}l-5 4l5 4"
-    if high > AXIS_HIGH >= value:
+    if high > MOST >= value:
         path += f"M{_x(high) - 5:.1f} {y - 4:.1f}l5 4l-5 4"
     return path
 
@@ -119,9 +119,9 @@ def _interval(value: float, low: float, high: float, y: float) -> str:
 def _mark(value: float, y: float, *, is_open: bool) -> str:
     """A dot; a triangle at the edge for a value beyond the axis."""
     kind, x = "point open" if is_open else "point", _x(value)
-    if AXIS_LOW <= value <= AXIS_HIGH:
+    if LEAST <= value <= MOST:
         return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-    way = -8 if value > AXIS_HIGH else 8
+    way = -8 if value > MOST else 8
     return f'<path class="{kind}" d="M{x:.1f} {y:.1f}l{way} -5v10z"/>'
 
 
@@ -141,5 +141,5 @@ def _relative(effect: Effect) -> tuple[float, float, float]:
 
 
 def _x(value: float) -> float:
-    share = (min(max(value, AXIS_LOW), AXIS_HIGH) - AXIS_LOW) / (AXIS_HIGH - AXIS_LOW)
+    share = (min(max(value, LEAST), MOST) - LEAST) / (MOST - LEAST)
     return LEFT + share * (WIDTH - LEFT - RIGHT)
