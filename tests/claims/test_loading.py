@@ -193,7 +193,7 @@ def test_an_item_of_a_study_is_read_when_it_is_used(tmp_path: Path) -> None:
     found = load_item(exhibit(tmp_path / "one"))
     assert dict(found.facts) == {"model": "vit", "data": "cifar10", "seed": 1}
     assert (found.name, found.classes, found.seed) == ("vit", 10, 1)
-    assert found.provenance()["accuracy"] == ("0.2", "abc")
+    assert found.marks()["accuracy"] == ("0.2", "abc")
     assert found.left_out == {"rollout": "it has no class token"}
     assert list(found.results) == ["accuracy"]  # the other's file was deleted
     with pytest.raises(VitreousError, match=r"accuracy\.json.* is damaged"):

@@ -42,7 +42,7 @@ def save_study(home: Path, *items: EvidenceItem) -> Path:
             "other": "",
             "classes": 10,
             "left_out": {},
-            "results": each.provenance(),
+            "results": each.marks(),
         }
         (folder / "exhibit.json").write_text(json.dumps(index), encoding="utf-8")
     return home

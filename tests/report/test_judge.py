@@ -62,7 +62,7 @@ def stored(folder: Path, exhibits: Sequence[EvidenceItem]) -> Path:
             "other": each.other,
             "classes": 10,
             "left_out": {},
-            "results": each.provenance(),
+            "results": each.marks(),
         }
         (home / "exhibit.json").write_text(json.dumps(index))
     return folder

@@ -248,7 +248,7 @@ def _check_comparable(items: Sequence[EvidenceItem]) -> None:
     """
     known: dict[tuple[str, ...], tuple[EvidenceItem, tuple[str, str]]] = {}
     for item in items:
-        for measurement, provenance in item.provenance().items():
+        for measurement, provenance in item.marks().items():
             key = (*(str(item.facts.get(fact, "")) for fact in IMAGE_FACTS), measurement)
             first, expected = known.setdefault(key, (item, provenance))
             names = ("version", "fingerprint of the images")

@@ -37,7 +37,7 @@ class EvidenceItem:
     classes
         Number of classes of its images; 0 if it has to be read from the results.
     known
-        The value of `provenance`, if it is known without reading the results.
+        The value of `marks`, if it is known without reading the results.
     left_out
         Why a measurement does not apply to the model, by its name.
     remedy
@@ -58,11 +58,11 @@ class EvidenceItem:
     def seed(self) -> int:
         return int(self.facts.get("seed", 0))
 
-    def provenance(self) -> Mapping[str, tuple[str, str]]:
+    def marks(self) -> Mapping[str, tuple[str, str]]:
         """The version that measured each result, and the fingerprint of its images."""
         if self.known is not None:
             return self.known
-        return {name: result_provenance(result) for name, result in self.results.items()}
+        return {name: marks(result) for name, result in self.results.items()}
 
     def count_classes(self) -> int:
         """Number of classes of its images."""
@@ -89,7 +89,7 @@ class EvidenceItem:
         return self._rows_by_result[measurement]
 
 
-def result_provenance(result: Result) -> tuple[str, str]:
+def marks(result: Result) -> tuple[str, str]:
     """The version that measured a result and the fingerprint of its images.
 
     Results are compared only if they agree in both.

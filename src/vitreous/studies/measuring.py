@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from vitreous.claims.evidence_item import result_provenance
+from vitreous.claims.evidence_item import marks
 from vitreous.claims.facts import describe_facts, write_older_words
 from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.data import load as load_images
@@ -125,7 +125,7 @@ def measure_group(
             for name, mark in known.get("results", {}).items()
             if name not in inspection and is_intact(home / f"{name}.json", sums.get(name))
         }
-        new = {name: list(result_provenance(result)) for name, result in inspection.items()}
+        new = {name: list(marks(result)) for name, result in inspection.items()}
         classes = [
             int(each.about.get("data", {}).get("classes", 0)) for each in inspection.values()
         ]
