@@ -23,14 +23,14 @@ def toy(scale: Scale) -> Scale:
     return replace(
         scale,
         builds=builds,
-        last={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
+        last_units={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
         recipe=scale.recipe.but(**short),
         images=replace(scale.images, size=64, test_size=64),
-        counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)
+        image_counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)
         | dict.fromkeys(("occlusion", "linear_probe", "lesion", "band_noise"), 32),
-        asks={
-            **scale.asks,
-            "landscape": {**scale.asks["landscape"], "points": 3},
+        measurement_options={
+            **scale.measurement_options,
+            "landscape": {**scale.measurement_options["landscape"], "points": 3},
             "corruption": {"severities": (1,)},
             "linear_probe": {"shots": (2,)},
         },

@@ -260,7 +260,7 @@ def test_functions_stay_short() -> None:
     assert not long
 
 
-def test_few_public_names_and_all_of_them_there() -> None:
+def test_public_names_are_few_and_exist() -> None:
     assert len(vitreous.__all__) <= 20
     assert dir(vitreous) == sorted(vitreous.__all__)
     for name in vitreous.__all__:

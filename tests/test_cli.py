@@ -318,7 +318,7 @@ def test_every_reader_may_have_seen_enough(line: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_nobody_foresaw_is_one_sentence(
+def test_an_unexpected_error_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("vitreous.model_listing.list_names", lambda *_: 1 / 0)

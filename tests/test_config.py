@@ -36,7 +36,7 @@ def test_files_keep_the_first_word_for_checkpoints() -> None:
     assert Recipe.from_json({"keep": "moments"}) == Recipe.from_json({"keep": "checkpoints"})
 
 
-def test_a_field_of_another_version_is_not_ignored() -> None:
+def test_an_unknown_field_of_a_recipe_is_an_error() -> None:
     with pytest.raises(
         UnknownName, match=r"There is no field of a recipe 'epoch'\. Did you mean epochs"
     ):
@@ -45,7 +45,7 @@ def test_a_field_of_another_version_is_not_ignored() -> None:
         Recipe.from_json({"augment": {"mixupp": 1.0}})
 
 
-def test_but_changes_what_it_is_told_and_nothing_else() -> None:
+def test_but_changes_the_given_fields_only() -> None:
     changed = ODD.but(
         epochs=20, **{"augment.mixup": 0.5, "model.drop_path": 0.3, "betas": [0.7, 0.8]}
     )
@@ -91,7 +91,7 @@ def test_what_cannot_be_followed(changes: dict[str, Any], sentence: str) -> None
         Recipe().but(**changes)
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_all_errors_of_a_recipe_are_reported_at_once() -> None:
     with pytest.raises(
         VitreousError, match=r"epochs 0 is not positive; batch -1 is not positive; augment\.flip"
     ):

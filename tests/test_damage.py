@@ -291,7 +291,7 @@ def test_a_study(study: Path, tmp_path: Path) -> None:
     assert not outcomes.named
 
 
-def test_a_study_with_other_settings_never_goes_on(study: Path, tmp_path: Path) -> None:
+def test_a_study_with_other_settings_is_refused(study: Path, tmp_path: Path) -> None:
     for damage in damages(study, files="study.json"):
         copy = spoiled(study, damage, tmp_path / "copy")
         with pytest.raises(vitreous.VitreousError, match=r"holds studies with scale='sanity'"):

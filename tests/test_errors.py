@@ -18,7 +18,7 @@ from vitreous.errors import (
 )
 
 
-def test_unknown_name_says_what_was_asked_and_what_is_near() -> None:
+def test_an_unknown_name_suggests_the_nearest_ones() -> None:
     error = UnknownName("model", "resnet17", ["resnet18", "vgg11"], "List them.")
     assert str(error) == "There is no model 'resnet17'. Did you mean resnet18? List them."
     assert error.nearest == ["resnet18"]

@@ -41,7 +41,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     short = sanity.recipe.but(epochs=1, warmup=0.0, batch=32)
     images = replace(sanity.images, size=64)  # 512 tests: fewer could not exclude outliers
     monkeypatch.setitem(
-        scales.SCALES, "sanity", replace(sanity, recipe=short, images=images, patience={})
+        scales.SCALES, "sanity", replace(sanity, recipe=short, images=images, epoch_factors={})
     )
 
 
@@ -97,7 +97,7 @@ def judge_one_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "seen once" in said
 
 
-def test_a_model_that_does_not_suit_is_told_so(
+def test_a_model_with_random_weights_gets_a_warning_and_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the package installed nothing has to be given; random weights are no evidence."""

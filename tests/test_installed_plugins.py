@@ -222,7 +222,7 @@ def test_lists_and_help_run_no_plugin(site: Path) -> None:
     assert "How often they are counted." in done.stdout
 
 
-def test_what_source_text_tells(home: Path) -> None:
+def test_facts_of_plugins_are_read_from_their_source(home: Path) -> None:
     assert plugin_source.summary("my_recipe.py:short") == "One epoch."
     assert plugin_source.summary("my_recipe.py:fixed") == "Recipes."
     assert plugin_source.find_problem("my_recipe.py:fixed") == ""

@@ -68,14 +68,14 @@ def test_names_that_timm_has_retired_are_left_to_timm() -> None:
 @pytest.mark.parametrize(
     "name", ["resnet17", "vit_nan", "nano:vitt", "tv:resnet49", "./nowhere", "nomodule:make"]
 )
-def test_what_there_is_not_does_not(name: str) -> None:
+def test_names_of_no_model_are_errors(name: str) -> None:
     with pytest.raises(VitreousError):
         model_names.check_model(name)
     with pytest.raises(VitreousError):
         loading.load_model(name)
 
 
-def test_the_nearest_names_are_said() -> None:
+def test_errors_suggest_the_nearest_names() -> None:
     with pytest.raises(UnknownName, match="Did you mean resnet18"):
         model_names.check_model("resnet17")
 

@@ -35,7 +35,7 @@ def partial(name: str, mark: str) -> None:
     (folder / "command.txt").write_text(mark)
 
 
-def test_every_command_has_a_report_of_its_own() -> None:
+def test_every_command_has_its_own_report_name() -> None:
     vit = ["nano:vit"]
     assert default_report_name(InspectOptions(), vit) == "inspect-nano-vit.html"
     assert default_report_name(AnalysisOptions(), vit, "lesion") == "lesion-nano-vit.html"
@@ -65,7 +65,7 @@ def test_files_are_named_after_command_and_models(models: list[str], name: str) 
     assert default_file_name("inspect", models, ".html") == name
 
 
-def test_a_mark_tells_commands_apart_and_nothing_else() -> None:
+def test_a_mark_depends_on_the_command_and_relevant_options_only() -> None:
     first = mark_of_command("inspect", ["nano:vit"], {"data": "photos", "seed": 0, "out": None})
     assert first == mark_of_command(
         "inspect", ["nano:vit"], {"seed": 0, "data": "photos", "out": Path("a.html"), "batch": 3}
@@ -100,7 +100,7 @@ def test_what_somebody_else_wrote_stays(content: bytes) -> None:
     assert choose_output(None, "r.v2.html", OURS).sentence().startswith("Replaced r.v2-2.html")
 
 
-def test_a_folder_of_that_name_stays_too() -> None:
+def test_a_folder_with_the_default_name_is_kept() -> None:
     Path("r.html").mkdir()
     assert choose_output(None, "r.html", OURS).path == Path("r-2.html")
 
@@ -173,7 +173,7 @@ def test_the_right_thing_is_named_where_nothing_can_be_written(out: str, why: st
     assert str(caught.value) == f"Cannot write {out!r}: {why}"
 
 
-def test_folders_are_checked_as_well_and_a_folder_is_no_file() -> None:
+def test_folders_are_checked_and_a_folder_is_not_a_file() -> None:
     Path("file").touch()
     with pytest.raises(VitreousError, match="'file' is a file, not a folder"):
         check_writable(Path("r.html"), None, Path("file"))

@@ -39,7 +39,7 @@ def test_every_promised_python_and_system_is_tested() -> None:
     assert "--upgrade" in WORKFLOW
 
 
-def test_what_goes_into_the_source_package_is_there() -> None:
+def test_the_source_package_contains_the_listed_files() -> None:
     named = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
     assert [name for name in named if not (ROOT / name).exists()] == []
 

@@ -30,7 +30,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, patience: float, terminal: bool) -> s
     return stream.getvalue()
 
 
-def test_only_what_takes_long_and_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_appears_only_for_long_work_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = shown(monkeypatch, 0.0, True)
     assert "Decoding toys" in seen
     assert "10/20" in seen
@@ -39,7 +39,7 @@ def test_only_what_takes_long_and_only_on_a_terminal(monkeypatch: pytest.MonkeyP
     assert shown(monkeypatch, 0.0, False) == ""
 
 
-def test_nothing_goes_on_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_stops_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=StringIO(), force_terminal=True, width=100)
     monkeypatch.setattr(rich.console, "Console", lambda stderr: console)
     monkeypatch.setattr(progress, "PATIENCE", 0.01)

@@ -29,7 +29,7 @@ def test_seeds_are_the_beginning_of_a_hash() -> None:
     assert len({derive_seed(*purpose) for purpose in purposes}) == 4
 
 
-def test_a_row_has_its_own_stream_whatever_was_drawn_before() -> None:
+def test_the_stream_of_a_row_does_not_depend_on_earlier_draws() -> None:
     drawn = {}
     for row, generator in zip((5, 0, 2**40), row_generators(3, (5, 0, 2**40)), strict=True):
         drawn[row] = generator.integers(0, 2, 7), generator.poisson(1.0, 5)

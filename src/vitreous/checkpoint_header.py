@@ -1,4 +1,7 @@
-"""What a file of weights is, by its first bytes: endings mislead. Nothing here needs torch."""
+"""The format of a checkpoint, read from its first bytes, because file endings mislead.
+
+Nothing here needs torch.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from typing import Literal
 from vitreous.errors import VitreousError
 
 MAX_HEADER = 100 << 20
-"""Bytes of a safetensors header, at most; its own reader has the same limit."""
+"""Largest header of a safetensors file, in bytes; the library's own reader has the same limit."""
 PICTURE_STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
 
 
 def checkpoint_format(path: Path) -> Literal["safetensors", "torch"]:
-    """Who reads a file of weights; raises for a file that holds none.
+    """The format of a checkpoint; raises for a file that holds no weights.
 
     Examples
     --------

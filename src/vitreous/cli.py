@@ -100,10 +100,10 @@ def launch(
     except Exception as error:
         if debug:
             raise
-        return _complain_of(error, tokens)
+        return _report_error(error, tokens)
 
 
-def _complain_of(error: Exception, tokens: Sequence[str]) -> int:
+def _report_error(error: Exception, tokens: Sequence[str]) -> int:
     """Print an error as one sentence and return the exit code."""
     if isinstance(error, VitreousError):
         settings = FIELDS if tokens[:1] == ("train",) else ()

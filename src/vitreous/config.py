@@ -96,9 +96,9 @@ class Recipe:
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self) -> None:
-        wrong = [*_misfits(self)]
+        wrong = [*_field_errors(self)]
         if isinstance(self.augment, Augment):
-            wrong += _misfits(self.augment, "augment.")
+            wrong += _field_errors(self.augment, "augment.")
         if wrong := wrong or [*_conflicts(self)]:
             raise VitreousError(f"The recipe {self.name!r} cannot be followed: {'; '.join(wrong)}.")
 
@@ -128,13 +128,13 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """The recipe as plain values, for files."""
-        written = asdict(self)
-        # Files keep the first word for it: a run is recognised by a checksum of its recipe.
-        return written | {"keep": "moments"} if self.keep == "checkpoints" else written
+        values = asdict(self)
+        # Files keep this older word: a run is recognised by a checksum of its recipe.
+        return values | {"keep": "moments"} if self.keep == "checkpoints" else values
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Recipe:
-        """The recipe of what `to_json` returned; unknown fields are an error, not ignored."""
+        """Rebuild a recipe from what `to_json` returned; unknown fields raise."""
         if given.get("keep") == "moments":
             given = {**given, "keep": "checkpoints"}
         inner = {f"augment.{key}": value for key, value in given.get("augment", {}).items()}
@@ -147,7 +147,7 @@ FIELDS = tuple(each.name for each in fields(Recipe))
 AUGMENT = tuple(f"augment.{each.name}" for each in fields(Augment))
 
 
-def _misfits(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
+def _field_errors(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
     """Errors about fields of another type than declared, or out of range."""
     hints = get_type_hints(type(config))
     for each in fields(config):
@@ -182,7 +182,7 @@ SHARES = {
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """Parse `epochs=20` as name and value; a value that is no JSON is a string."""
+    """Parse `epochs=20` as name and value; a value that is not valid JSON is a string."""
     name, equals, value = text.partition("=")
     if not equals:
         raise VitreousError(f"--set takes NAME=VALUE, for example epochs=20, and not {text!r}.")

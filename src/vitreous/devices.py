@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 
-Arriving = Callable[[], Tensor]
+PendingCopy = Callable[[], Tensor]
 """A copy under way: call it when the tensor is needed."""
 
 
@@ -44,9 +44,9 @@ def choose_device(device: str | torch.device) -> torch.device:
 
 def choose_double_precision(device: str | torch.device) -> torch.device:
     """The device, or the CPU instead of Apple's GPU, which cannot add in double precision."""
-    found = choose_device(device)
-    if found.type != "mps":
-        return found
+    chosen = choose_device(device)
+    if chosen.type != "mps":
+        return chosen
     if device == "auto":
         return torch.device("cpu")
     raise VitreousError(
@@ -54,30 +54,34 @@ def choose_double_precision(device: str | torch.device) -> torch.device:
     )
 
 
-def to_device(tensor: Tensor, device: torch.device) -> Arriving:
-    """Start copying a tensor to a device; work that the GPU is given after the call can use it."""
+def to_device(tensor: Tensor, device: torch.device) -> PendingCopy:
+    """Start copying a tensor to a device.
+
+    The returned function makes the GPU's current stream wait for the copy; the CPU does not wait.
+    """
     if device.type != "cuda" or tensor.device.type != "cpu":  # only main memory can be pinned
-        there = tensor.to(device)
-        return lambda: there
+        copy = tensor.to(device)
+        return lambda: copy
     stream = _copy_stream(device, "to the GPU")
     with torch.cuda.stream(stream):
-        there = tensor.pin_memory().to(device, non_blocking=True)
+        copy = tensor.pin_memory().to(device, non_blocking=True)
         copied = stream.record_event()
 
-    def arriving() -> Tensor:
+    def wait_for_copy() -> Tensor:
         current = torch.cuda.current_stream(device)
         current.wait_event(copied)
         # The allocator would otherwise reuse this memory once the copy stream is done with it.
-        there.record_stream(current)
-        return there
+        copy.record_stream(current)
+        return copy
 
-    return arriving
+    return wait_for_copy
 
 
-def to_memory(tensor: Tensor) -> Arriving:
-    """Start copying a tensor to main memory; the call waits for that copy and for nothing later.
+def to_memory(tensor: Tensor) -> PendingCopy:
+    """Start copying a tensor to main memory.
 
-    The tensor must not change any more. What arrives from a GPU is in pinned memory: copy it to
+    The returned function waits for this copy, and not for work that the GPU is given later. Do not
+    change the tensor in between. The copy of a GPU tensor is in scarce pinned memory: clone it to
     keep it.
     """
     if tensor.device.type != "cuda":
@@ -85,29 +89,29 @@ def to_memory(tensor: Tensor) -> Arriving:
     stream = _copy_stream(tensor.device, "from the GPU")
     stream.wait_stream(torch.cuda.current_stream(tensor.device))
     with torch.cuda.stream(stream):
-        here = torch.empty_like(tensor, device="cpu", pin_memory=True)
-        here.copy_(tensor, non_blocking=True)
+        copy = torch.empty_like(tensor, device="cpu", pin_memory=True)
+        copy.copy_(tensor, non_blocking=True)
         copied = stream.record_event()
     tensor.record_stream(stream)
 
-    def arriving() -> Tensor:
+    def wait_for_copy() -> Tensor:
         copied.synchronize()
-        return here
+        return copy
 
-    return arriving
+    return wait_for_copy
 
 
 @cache
 def _copy_stream(
-    device: torch.device, way: Literal["to the GPU", "from the GPU"]
+    device: torch.device, direction: Literal["to the GPU", "from the GPU"]
 ) -> torch.cuda.Stream:
-    """One stream for each way: a copy to the GPU need not wait for results still being computed."""
+    """One stream per direction, so that a copy to the GPU need not wait for pending results."""
     return torch.cuda.Stream(device)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread inside: for thousands of tiny tensors a second one only costs time."""
+    """Use one thread inside the block: for thousands of tiny tensors a second only costs time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Processes:
-    """Which of how many processes this is."""
+    """The processes of one training, seen from this one: its rank, their number, its device."""
 
     rank: int = 0
     world: int = 1
@@ -52,26 +52,26 @@ class Processes:
             dist.all_reduce(sums)
         return sums
 
-    def most(self, number: Tensor) -> int:
+    def maximum(self, number: Tensor) -> int:
         """The maximum over all processes."""
         if self.world > 1:
             number = number.clone()
             dist.all_reduce(number, dist.ReduceOp.MAX)
         return int(number)
 
-    def any(self, holds: bool) -> bool:
-        """Whether it holds for any process."""
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is true in any process."""
         if self.world == 1:
-            return holds
-        return self.most(torch.tensor(int(holds), device=self.device)) > 0
+            return flag
+        return self.maximum(torch.tensor(int(flag), device=self.device)) > 0
 
     def shared(self, value: T) -> T:
         """The first process's value, in all of them."""
         if self.world == 1:
             return value
-        box = [value]
-        dist.broadcast_object_list(box, device=self.device)
-        return box[0]
+        values = [value]
+        dist.broadcast_object_list(values, device=self.device)
+        return values[0]
 
     def wait(self) -> None:
         """Wait for all processes."""

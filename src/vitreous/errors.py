@@ -79,8 +79,8 @@ def nearest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     return get_close_matches(name, list(dict.fromkeys(known)), n=count, cutoff=0.5)
 
 
-LOOKED_AT = 5000
-"""Names in a folder that are compared with a mistyped one."""
+MAX_COMPARED = 5000
+"""Maximum number of names in a folder that are compared with a mistyped one."""
 
 
 def nearest_paths(given: str, count: int = 3) -> list[str]:
@@ -91,30 +91,30 @@ def nearest_paths(given: str, count: int = 3) -> list[str]:
     """
     try:
         path = Path(given).expanduser()
-        there = path
-        while not there.exists():
-            if there == there.parent:
+        existing = path  # its longest part that exists
+        while not existing.exists():
+            if existing == existing.parent:
                 return []
-            there = there.parent
-        missing = path.relative_to(there).parts
+            existing = existing.parent
+        missing = path.relative_to(existing).parts
         if not missing:
             return []
-        names = [each.name for each in islice(there.iterdir(), LOOKED_AT)]
-    except (OSError, ValueError, RuntimeError):  # not to be read, a NUL, no such user
+        names = [each.name for each in islice(existing.iterdir(), MAX_COMPARED)]
+    except (OSError, ValueError, RuntimeError):  # unreadable, a NUL character, no such user
         return []
     by_case = {name.casefold(): name for name in names if not name.startswith(".")}
     near = get_close_matches(missing[0].casefold(), by_case, n=count, cutoff=0.6)
-    found: list[str] = []
+    paths: list[str] = []
     for name in near:
-        whole = there / by_case[name] / Path(*missing[1:])
-        found += [str(whole)] if whole.exists() else nearest_paths(str(whole), count=1)
-    return found[:count]
+        candidate = existing / by_case[name] / Path(*missing[1:])
+        paths += [str(candidate)] if candidate.exists() else nearest_paths(str(candidate), count=1)
+    return paths[:count]
 
 
 class InYourCode(VitreousError):
     """An exception in the user's code: its traceback without our frames, then one sentence.
 
-    Of a plugin that we have called, `file` is where the traceback begins.
+    The traceback begins in `file`, the plugin's, if it is given.
     """
 
     def __init__(self, name: str, error: BaseException, file: str = "") -> None:
@@ -123,9 +123,9 @@ class InYourCode(VitreousError):
         begin = files.index(file) if file in files else 0
         theirs = [each for each in frames[begin:] if not _is_ours(each.filename)]
         lines = [*traceback.format_list(theirs), *traceback.format_exception_only(error)]
-        shown = "".join(lines).rstrip("\n")
+        text = "".join(lines).rstrip("\n")
         super().__init__(
-            f"{shown}\n{name!r} failed in your own code, as shown above; mend it there."
+            f"{text}\n{name!r} failed in your own code, as shown above; mend it there."
         )
 
 
@@ -134,16 +134,19 @@ def _is_ours(file: str) -> bool:
 
 
 def reason(error: BaseException, file: str = "") -> str:
-    """An error and its place in one line: the last one in `file`, else the last of all."""
+    """An error and its place in the code, in one line.
+
+    The place is the innermost frame in `file` if the traceback has one, else the innermost of all.
+    """
     if isinstance(error, VitreousError):
         return " ".join(str(error).split())
-    says = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+    message = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{says}."  # which names its own place
-    where = traceback.extract_tb(error.__traceback__)
-    within = [each for each in where if each.filename == file] or where
-    place = f" ({Path(within[-1].filename).name}, line {within[-1].lineno})" if within else ""
-    return f"{says}{place}."
+        return f"{message}."  # which names its own place
+    all_frames = traceback.extract_tb(error.__traceback__)
+    frames = [each for each in all_frames if each.filename == file] or all_frames
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{message}{place}."
 
 
 _VALUE = r"(?:\([^()]*\)|'[^']*'|[\w.:/+-]*[\w/])"

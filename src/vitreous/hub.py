@@ -56,7 +56,7 @@ def is_listening(url: str) -> bool:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Keep the hub's client from trying, inside the block.
+    """Make the hub's client work offline inside the block.
 
     The client reads the constant at every call, and the datasets package has a copy of it; setting
     both works through code that passes no option on.

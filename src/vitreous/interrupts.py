@@ -1,5 +1,4 @@
-"""Ctrl-C and SIGTERM: noted instead of obeyed while a step is computed, so that it is finished
-and saved."""
+"""Deferring Ctrl-C and SIGTERM while a step is computed, so that it is finished and saved."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def defer_interrupts(processes: int = 1) -> Iterator[list[int]]:
-    """Yield a list that receives the number of the first SIGINT or SIGTERM; the second one is
-    obeyed at once.
+    """Yield a list to which the first SIGINT or SIGTERM is appended; the second one raises
+    KeyboardInterrupt.
 
-    Nothing is caught among several `processes`, which would not stop at the same step, or outside
-    the main thread, where Python has no signal handlers.
+    Signals are not deferred with several `processes`, which would not stop at the same step, nor
+    outside the main thread, where Python has no signal handlers.
     """
     caught: list[int] = []
     if processes > 1 or threading.current_thread() is not threading.main_thread():

@@ -1,8 +1,8 @@
 """The list of all model names, for `vitreous list models`: within a second, without torch.
 
-Names are read from source files (`model_names`). Which of timm's models have published weights, and
-under which tags, only timm itself can say; that list is kept for each version of timm, so it takes
-seconds once.
+Names are read from source files (`model_names`). Only timm itself knows which of its models have
+published weights and under which tags. That list takes seconds, so it is cached for each version of
+timm.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def list_names(pattern: str = "*", pretrained: bool = False) -> list[str]:
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:
-    """Sorts `vit_9` before `vit_10`, as timm does."""
+    """A sort key that puts `vit_9` before `vit_10`, as timm does."""
     parts = re.split(r"(\d+)", name.lower())
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 

@@ -66,7 +66,7 @@ def check_model(name: str) -> None:
 
 
 def hint(name: str) -> str:
-    """A sentence that helps with an unknown name."""
+    """A sentence about the form of names, for the error about an unknown one."""
     if ":" in name:
         return (
             "A prefix is one of hf:, tv:, run:, nano:, zoo:, hf-hub:, local-dir:, or a module of "
@@ -79,9 +79,11 @@ def hint(name: str) -> str:
 
 @cache
 def _family_calls() -> dict[str, tuple[list[str], ast.Call]]:
-    """Sizes and decorator of every family that a file in `models/` registers:
-    `@family("vit", SIZES, …)`."""
-    found = {}
+    """Sizes and decorator call of every family in `models/`, read from `@family("vit", SIZES, …)`.
+
+    The files are parsed and not imported.
+    """
+    calls = {}
     for path in sorted(Path(__file__).with_name("models").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "\n@family(" not in text:
@@ -98,8 +100,8 @@ def _family_calls() -> dict[str, tuple[list[str], ast.Call]]:
                 table = constants[ast.unparse(sizes)]
                 assert isinstance(table, ast.Dict), f"{path}: write the sizes as one dict"
                 keys = [ast.literal_eval(key) for key in table.keys if key]
-                found[ast.literal_eval(name)] = keys, call
-    return found
+                calls[ast.literal_eval(name)] = keys, call
+    return calls
 
 
 def families() -> dict[str, list[str]]:
@@ -140,7 +142,7 @@ def zoo_folder() -> Path:
 
 
 def zoo() -> list[str]:
-    """The networks in that folder; none where Vitreous was installed from a wheel."""
+    """The networks in `zoo_folder()`; none where Vitreous was installed from a wheel."""
     return sorted(path.parent.name for path in zoo_folder().glob("*/recipe.json"))
 
 
@@ -194,9 +196,9 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_timm(name: str) -> bool:
-    """Whether a name is registered, or mentioned as a string, like names that timm has retired.
+    """Whether timm registers a name, or mentions it as a string, as it does deprecated names.
 
-    Also true if timm cannot be read as text.
+    Also true if timm's source cannot be read.
     """
     stem = name.partition(".")[0]
     if not timm_names() or stem in timm_names():
@@ -226,19 +228,19 @@ def _check_zoo(rest: str) -> None:
 
 
 def before_training(models: Iterable[str]) -> list[str]:
-    """`NAME@initial` for every run among the models that kept the weights it began with.
+    """`NAME@initial` for every run among the models that saved its initial weights.
 
     Bundled models are runs, too.
     """
     homes = {"nano:": BUNDLED, "run:": Path()}
-    found = []
+    names = []
     for name in models:
         prefix = next((each for each in homes if name.startswith(each)), "")
         folder = homes[prefix] / Path(name.removeprefix(prefix)).expanduser() if prefix else None
         if folder is not None and "@" not in name:
             files = (folder / "weights").glob("initial*.safetensors")
-            found += [f"{name}@initial"] if any(files) else []
-    return found
+            names += [f"{name}@initial"] if any(files) else []
+    return names
 
 
 def _check_path(rest: str, prefix: str = "") -> None:
@@ -268,7 +270,7 @@ def _check_hub(rest: str) -> None:
         )
     if path_exists(rest):
         return
-    # every vision model of the hub has an owner: a single word is a folder
+    # Every vision model of the hub has an owner, so a name without a slash means a folder.
     near = [] if "/" in rest else nearest_paths(rest)
     if rest.startswith((".", "/", "~")) or any(Path(each).is_dir() for each in near):
         raise NoSuchPath("folder", rest, prefix="hf:")

@@ -108,8 +108,8 @@ class ModelStyle:
 def model_colours(names: Iterable[str], theme: Theme = "light") -> dict[str, str]:
     """Return the colour (`#RRGGBB`) of each model.
 
-    The colour follows from the model's name, so it is the same in every report. Where two names of
-    one report ask for the same colour, the later one takes its next choice.
+    The colour is a hash of the model's name, so it is the same in every report. If two models of
+    one report hash to the same colour, the later one gets its next preference.
 
     Parameters
     ----------
@@ -144,10 +144,10 @@ def model_styles(names: Iterable[str], theme: Theme = "light") -> dict[str, Mode
 
 
 def _preferred_colours(name: str) -> list[int]:
-    """Return the numbers of the eight colours in the order in which a model asks for them.
+    """Return the indices of the eight colours in a pseudo-random order given by the model's name.
 
-    The number in front of the name is the first with which the trained networks of the package ask
-    for seven different colours, and none of their checkpoints for one of the four of the demo.
+    The salt in front of the name is the first with which the bundled networks prefer seven
+    different colours, and none of their checkpoints a colour of the four models of the demo.
     """
     digest = hashlib.sha256(f"15984458:{name}".encode(errors="replace")).digest()
     return sorted(range(8), key=lambda i: (digest[i], i))
@@ -168,5 +168,5 @@ def contrast_ratio(one: str, other: str) -> float:
 
 
 def ink_on(kind: Kind) -> str:
-    """The colour of text on this kind's colour: white or near-black, whichever is more legible."""
+    """The text colour on a unit's colour: white or near-black, whichever is more legible."""
     return max(("#FFFFFF", "#101214"), key=lambda ink: contrast_ratio(ink, KIND_COLOURS[kind]))

@@ -1,4 +1,4 @@
-"""What the source text of a plugin says, read without running it: lists and help stay quick."""
+"""Facts about plugins, parsed from their source without running it, so lists and help are quick."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ def read_source(file: Path) -> ast.Module:
 
 
 def find_definition(text: str) -> Definition | None:
-    """The class or function `NAME` of `file.py:NAME`; None if it cannot be seen there."""
+    """The class or function `NAME` of `file.py:NAME`; None if the file does not define it."""
     where, _, name = text.rpartition(":")
     file = source_file(where)
     body = read_source(file).body if file else []
-    found = (node for node in body if isinstance(node, Definition) and node.name == name)
-    return next(found, None)
+    definitions = (node for node in body if isinstance(node, Definition) and node.name == name)
+    return next(definitions, None)
 
 
 def summary(text: str) -> str:
-    """What a plugin does: the first line of its docstring, else of that of its file, else ""."""
+    """The first line of a plugin's docstring, else of its module's docstring, else ""."""
     definition = find_definition(text)
     file = source_file(text.rpartition(":")[0])
-    own = (ast.get_docstring(definition) or "") if definition else ""
-    whole = (ast.get_docstring(read_source(file)) or "") if file else ""
-    return (own or whole).partition("\n")[0]
+    of_object = (ast.get_docstring(definition) or "") if definition else ""
+    of_module = (ast.get_docstring(read_source(file)) or "") if file else ""
+    return (of_object or of_module).partition("\n")[0]
 
 
 def defined_names(file: Path) -> list[str]:
     """Public classes and functions of a file, in its order."""
-    found = [node.name for node in read_source(file).body if isinstance(node, Definition)]
-    return [name for name in found if not name.startswith("_")]
+    names = [node.name for node in read_source(file).body if isinstance(node, Definition)]
+    return [name for name in names if not name.startswith("_")]
 
 
 def find_problem(text: str) -> str:
-    """Why a plugin cannot be loaded, as far as its source text tells; "" if nothing is seen."""
+    """Why a plugin cannot be loaded, as far as its source shows it; "" if no problem is found."""
     where, _, name = text.rpartition(":")
     if not where or not name.isidentifier():
         return f"{text!r} is not of the form MODULE:NAME"
@@ -85,7 +85,7 @@ def find_problem(text: str) -> str:
 
 
 def _bound_names(node: ast.stmt) -> set[str]:
-    """Names that a statement of a module may define, those in branches included."""
+    """Names that a statement of a module may define, including names inside its branches."""
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     for each in ast.walk(node):
         if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):

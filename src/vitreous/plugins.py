@@ -28,7 +28,7 @@ from vitreous.plugin_source import defined_names, source_file
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of plugin: what it is called, its entry points, and what it has to be."""
+    """A kind of plugin: its name, its group of entry points, and the type its objects must have."""
 
     what: str
     group: str
@@ -58,7 +58,7 @@ _RUN: dict[str, str] = {}
 
 @dataclass(frozen=True)
 class Installed:
-    """An entry point: its name, `module:NAME`, and the package that brings it."""
+    """An entry point: its name, its reference `module:NAME`, and the package that declares it."""
 
     key: str
     text: str
@@ -73,12 +73,12 @@ class Installed:
 @cache
 def installed_objects(group: str) -> tuple[Installed, ...]:
     """The entry points of a group, sorted by their names; nothing is imported."""
-    found = []
+    plugins = []
     for each in metadata.entry_points(group=group):
-        text = each.value.partition("[")[0].strip()  # extras are none of our business
+        text = each.value.partition("[")[0].strip()  # without extras
         package = each.dist.name if each.dist else text.partition(":")[0].partition(".")[0]
-        found.append(Installed(each.name, text, package, each.dist.version if each.dist else ""))
-    return tuple(sorted(found, key=lambda each: (each.key, each.text)))
+        plugins.append(Installed(each.name, text, package, each.dist.version if each.dist else ""))
+    return tuple(sorted(plugins, key=lambda each: (each.key, each.text)))
 
 
 def usable_plugins(kind: Kind, taken: Container[str] = ()) -> dict[str, Installed]:
@@ -110,7 +110,7 @@ def find_clashes(kind: Kind, taken: Container[str] = ()) -> dict[str, str]:
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text names a plugin by its place (`file.py:NAME`), and not by a name."""
+    """Whether a text is a reference to a plugin's source (`file.py:NAME`) and not a name."""
     return ":" in text or text.endswith(".py")
 
 
@@ -137,13 +137,13 @@ def load_object(text: str, kind: Kind, fits: Callable[[Any], bool]) -> Any:
         known = [key for key in known if not _is_imported(getattr(module, key), module)]
         hint = f"{where} has {', '.join(known) or 'none'}."
         raise UnknownName(kind.what, text, [f"{where}:{key}" for key in known], hint)
-    found = getattr(module, name)
-    if not fits(found):
+    plugin = getattr(module, name)
+    if not fits(plugin):
         raise VitreousError(
-            f"{text!r} is no {kind.what}: it is {describe_object(found)}, and has to be "
+            f"{text!r} is no {kind.what}: it is {describe_object(plugin)}, and has to be "
             f"{kind.must_be}."
         )
-    return found
+    return plugin
 
 
 def split_reference(text: str, kind: Kind) -> tuple[str, str]:
@@ -169,7 +169,7 @@ def _is_imported(found: Any, module: ModuleType) -> bool:
 
 
 def describe_object(found: Any) -> str:
-    """What an object is, for errors: "an int", "a class Net", "an analysis"."""
+    """An object's type with its article, for errors: "an int", "a class Net", "an analysis"."""
     category = getattr(found, "category", "")
     if isinstance(found, type):
         name = category if isinstance(category, str) and category else f"class {found.__name__}"
@@ -179,9 +179,9 @@ def describe_object(found: Any) -> str:
 
 
 def absolute_name(text: str, folder: Path | None = None) -> str:
-    """The name with the whole path of its file, if it has one, as any process can use it.
+    """The reference with the absolute path of its file, if it has one, so any process can use it.
 
-    A relative path is one from `folder` (default: the current one).
+    A relative path starts in `folder` (default: the current one).
     """
     where, _, name = text.rpartition(":")
     if not where.endswith(".py"):
@@ -196,7 +196,7 @@ def source_digest(text: str) -> str:
 
 
 def in_your_code(error: BaseException) -> InYourCode | None:
-    """The error as one that shows the lines of the plugin it came up in; None if in none."""
+    """The error with a traceback that begins in the plugin that raised it; None if none did."""
     files = [each.filename for each in traceback.extract_tb(error.__traceback__)]
     file = next((each for each in reversed(files) if each in _RUN), None)
     return InYourCode(_RUN[file], error, file) if file else None
@@ -276,7 +276,8 @@ def _import_from_package(path: Path) -> ModuleType:
 def _import_alone(path: Path) -> ModuleType:
     """The module in a file outside of any package, under a name that no other module has.
 
-    A file that was changed since is run again, so that a notebook measures with what is written.
+    A file that has changed since it was imported is run again, so that a notebook uses its current
+    text.
     """
     source = path.read_bytes()
     digest = sha256(source).hexdigest()
@@ -290,7 +291,7 @@ def _import_alone(path: Path) -> ModuleType:
     vars(module)["__vitreous_digest__"] = digest
     sys.modules[name] = module
     try:
-        # not by its loader: bytecode it kept is taken for that of a file edited in the same second
+        # Not with the spec's loader: its cached bytecode would survive an edit in the same second.
         exec(compile(source, path, "exec"), vars(module))
     except BaseException:
         del sys.modules[name]

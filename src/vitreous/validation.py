@@ -54,9 +54,9 @@ def parse_limit(limit: Any) -> int | None:
     """
     if limit is None or limit == "all":
         return None
-    whole = fits_annotation(limit, int) or (isinstance(limit, str) and limit.isdecimal())
-    whole = whole or (hasattr(limit, "__index__") and not isinstance(limit, bool))  # numpy's
-    if not whole or int(limit) < 1:
+    is_whole = fits_annotation(limit, int) or (isinstance(limit, str) and limit.isdecimal())
+    is_whole = is_whole or (hasattr(limit, "__index__") and not isinstance(limit, bool))  # numpy's
+    if not is_whole or int(limit) < 1:
         raise VitreousError(f"limit={limit} was asked for; it is {_RANGES['limit'][2]}.")
     return int(limit)
 
@@ -97,8 +97,7 @@ def annotation_in_words(hint: Any) -> str:
 
 
 def as_tuples(value: Any) -> Any:
-    """The same value with tuples for lists at every depth, so that reading JSON returns what was
-    written."""
+    """Replace lists by tuples at every depth, which undoes what a round trip through JSON does."""
     if isinstance(value, Mapping):
         return {key: as_tuples(inner) for key, inner in value.items()}
     return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple)) else value

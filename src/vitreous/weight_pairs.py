@@ -23,11 +23,11 @@ class WeightedModel:
 def pair_weights(
     names: Sequence[str], weights: str | Path | Sequence[str | Path] | Mapping[str, str | Path]
 ) -> list[WeightedModel]:
-    """Which checkpoint belongs to which model.
+    """Pair models with checkpoints.
 
-    As many checkpoints as models go with them in order. Several checkpoints of one model make as
-    many models, labelled by their files. A mapping, or `MODEL=FILE` for all, names the models that
-    get one.
+    As many checkpoints as models are paired in order. One model with several checkpoints becomes
+    several models, labelled by their files. A mapping, or `MODEL=FILE` for all checkpoints, names
+    the models that get one.
 
     >>> [each.label for each in pair_weights(["vit"], ["runs/a.pth", "runs/b.pth"])]
     ['vit (a)', 'vit (b)']
@@ -60,24 +60,25 @@ def pair_weights(
 
 def _named_weights(names: Sequence[str], given: Iterable[str | Path]) -> dict[str, str]:
     """Files by model, if all are written `MODEL=FILE`; empty otherwise."""
-    found = {}
+    files = {}
     for each in map(str, given):
         name = next((name for name in names if name and each.startswith(f"{name}=")), None)
         if name is None:
             return {}
-        found[name] = each.removeprefix(f"{name}=")
-    return found
+        files[name] = each.removeprefix(f"{name}=")
+    return files
 
 
 def _label(names: Sequence[str], pairs: Sequence[tuple[int, str | None]], position: int) -> str:
-    """The name of a model; with as much of its checkpoint's path as tells it from its namesakes."""
+    """A model's label: its name, and if several share it, the shortest end of the checkpoint's path
+    that is unique among them."""
     index, file = pairs[position]
     name = names[index]
-    alike = [f for i, f in pairs if names[i] == name and f is not None]
-    if file is None or len(alike) < 2 or not name:
+    files = [f for i, f in pairs if names[i] == name and f is not None]
+    if file is None or len(files) < 2 or not name:
         return name
     for length in range(1, len(Path(file).parts) + 1):
-        tails = ["/".join(Path(f).with_suffix("").parts[-length:]) for f in alike]
+        tails = ["/".join(Path(f).with_suffix("").parts[-length:]) for f in files]
         tail = "/".join(Path(file).with_suffix("").parts[-length:])
         if tails.count(tail) == 1:
             return f"{name} ({tail})"
@@ -85,7 +86,7 @@ def _label(names: Sequence[str], pairs: Sequence[tuple[int, str | None]], positi
 
 
 def check_weights(pairs: Iterable[WeightedModel]) -> None:
-    """Raise if a checkpoint does not exist, or is no file of weights."""
+    """Raise if a checkpoint does not exist, or is not a checkpoint."""
     for each in pairs:
         if each.weights is None:
             continue
@@ -94,4 +95,4 @@ def check_weights(pairs: Iterable[WeightedModel]) -> None:
         if not path_exists(path):
             raise NoSuchPath("file or folder", path, "to load weights from")
         if Path(path).expanduser().is_file() and not path.endswith(".index.json"):
-            checkpoint_format(Path(path).expanduser())  # which says what it is instead
+            checkpoint_format(Path(path).expanduser())  # raises, and says what the file is instead

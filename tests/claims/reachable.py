@@ -63,7 +63,7 @@ def verdicts_by_structure(claim: Claim, verdict: Verdict) -> set[Outcome]:
     main = verdict.main
     assert main is not None
     reachable: set[Outcome] = {"reproduced", "opposite", "undecided"}
-    if main.bound is None and main.wanted > 0:
+    if main.bound is None and main.required_distance > 0:
         reachable |= {"weaker", "no effect"}
     if verdict.supporting:
         reachable.add("mixed")

@@ -77,7 +77,7 @@ def test_claims_stand_in_the_order_of_their_ids(tmp_path: Path) -> None:
     assert [claim.id for claim in book] == ["ABC-01", "ABC-02", "ABC-10"]
 
 
-def test_a_text_without_a_check_is_no_claim_yet(tmp_path: Path) -> None:
+def test_a_finding_without_a_check_is_not_yet_a_claim(tmp_path: Path) -> None:
     book = read(tmp_path, f"{PAPER}[ABC-01]{CLAIM}[ABC-02]{CLAIM}")
     book.check("ABC-02")(better)
     assert [claim.id for claim in book] == ["ABC-02"]
@@ -107,13 +107,13 @@ def test_a_text_without_a_check_is_no_claim_yet(tmp_path: Path) -> None:
         ("surprise = 3\n" + PAPER, "There is no table 'surprise'"),
     ],
 )
-def test_a_file_that_is_no_book_says_where_and_why(tmp_path: Path, text: str, says: str) -> None:
+def test_errors_in_the_file_of_a_book_name_the_place(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(VitreousError, match=says) as raised:
         read(tmp_path, text)
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+def test_a_missing_or_binary_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(VitreousError, match=r"none\.toml' cannot be read: No such file"):
         Book.read(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
@@ -144,7 +144,7 @@ def test_a_check_without_a_text_names_the_nearest(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_table_that_is_not_that_of_a_claim(tmp_path: Path, table: str, says: str) -> None:
+def test_a_table_that_is_not_a_finding_is_an_error(tmp_path: Path, table: str, says: str) -> None:
     with pytest.raises(VitreousError, match=says):
         read(tmp_path, f"{PAPER}[ABC-01]{table}")
 

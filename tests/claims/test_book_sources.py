@@ -25,7 +25,7 @@ from vitreous.cli import main
 from vitreous.commands.claims import list_claims, show_claim
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import probes
-from vitreous.studies.facts_to_training import realise
+from vitreous.studies.facts_to_training import training_for
 from vitreous.studies.plan import plan
 from vitreous.studies.scales import scale_named
 
@@ -329,17 +329,17 @@ def test_networks_and_recipes_of_a_book(tmp_path: Path) -> None:
         "def short(): return named('sanity').but(epochs=2)\n"
     )
     claims.use_books([write_book(tmp_path, NETWORKS)])
-    tall = realise({"model": "tall"}, scale_named("sanity"), "world:shapes")
+    tall = training_for({"model": "tall"}, scale_named("sanity"), "world:shapes")
     assert (tall.model, dict(tall.recipe.model)["depth"]) == ("vit_nano", 9)
     assert (tall.recipe.epochs, tall.recipe.lr) == (3, 0.5)
-    deep = realise({"model": "tall", "blocks": 12}, scale_named("sanity"), "world:shapes")
+    deep = training_for({"model": "tall", "blocks": 12}, scale_named("sanity"), "world:shapes")
     assert dict(deep.recipe.model)["depth"] == 12
-    vit = realise({"model": "vit", "blocks": 5}, scale_named("sanity"), "world:shapes")
+    vit = training_for({"model": "vit", "blocks": 5}, scale_named("sanity"), "world:shapes")
     assert dict(vit.recipe.model)["depth"] == 5
-    small = realise({"model": "tall"}, scale_named("small"), "tv:CIFAR10").recipe
+    small = training_for({"model": "tall"}, scale_named("small"), "tv:CIFAR10").recipe
     assert (small.warmup, small.batch) == (scale_named("paper").recipe.warmup, 7)
-    assert realise({"model": "tall"}, scale_named("paper"), "tv:CIFAR10").recipe.epochs == 2
+    assert training_for({"model": "tall"}, scale_named("paper"), "tv:CIFAR10").recipe.epochs == 2
     with pytest.raises(VitreousError, match=r"A resnet cannot have blocks=3; .*: vit, tall"):
-        realise({"model": "resnet", "blocks": 3}, scale_named("sanity"), "world:shapes")
+        training_for({"model": "resnet", "blocks": 3}, scale_named("sanity"), "world:shapes")
     with pytest.raises(VitreousError, match=r"'tall' is no model .* at scale 'reproduction'"):
-        realise({"model": "tall"}, scale_named("reproduction"), "tv:CIFAR10")
+        training_for({"model": "tall"}, scale_named("reproduction"), "tv:CIFAR10")

@@ -30,7 +30,7 @@ from claims.simulated import (
 from vitreous.claims.effects import Direction, Effect
 from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity, side_by_side
 from vitreous.claims.statistics import Interval95, ScoreTest, beyond_chance, estimate_effect
-from vitreous.claims.student_t import LEVEL, critical_value, part_between
+from vitreous.claims.student_t import LEVEL, between_share, critical_value
 
 NULLS_OF_SHARES = (0.25, 0.5)
 SEEDS = pytest.mark.parametrize("seeds", [3, 5])
@@ -41,7 +41,7 @@ BETWEEN = pytest.mark.parametrize("between", [0.0, 0.1, 1.0])
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 4, 5, 12])
-def test_whatever_part_of_the_variance_is_over_images(seeds: int) -> None:
+def test_intervals_cover_for_any_share_of_variance_over_images(seeds: int) -> None:
     """The variance over images is known, that between trainings is χ² with k - 1 degrees of
     freedom: coverage is an integral over one variable. 95.0 to 96.8 % of 3, to 96.4 % of 5.
 
@@ -52,7 +52,7 @@ def test_whatever_part_of_the_variance_is_over_images(seeds: int) -> None:
     estimates = stats.chi2.ppf((np.arange(4000) + 0.5) / 4000, freedom) / freedom
     for part in (0, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1):
         between, images = (1 - part) * estimates, np.full(4000, float(part))
-        critical = critical_value(freedom, part_between(between, images, freedom))
+        critical = critical_value(freedom, between_share(between, images, freedom))
         covered = 2 * stats.norm.cdf(critical * np.sqrt(between + images)) - 1
         assert 0.9499 <= covered.mean() <= (0.978 if seeds == 2 else 0.97)
 
@@ -256,7 +256,7 @@ def false(found: Intervals, effect: Effect) -> float:
 
 @SEEDS
 @pytest.mark.parametrize("kind", [difference, ratio, share_difference, least])
-def test_every_rule_where_there_is_no_effect(kind: Callable[..., Intervals], seeds: int) -> None:
+def test_every_rule_has_few_false_positives(kind: Callable[..., Intervals], seeds: int) -> None:
     """At the null of `more` and `less`, without and with a size that matters, and at the bound of
     `at_least` and `at_most`: reproduced or opposite in at most 5 % of the studies."""
     found = simulate(lambda world: kind(world, seeds))

@@ -25,7 +25,7 @@ def verdict(id: str, items: list[EvidenceItem]) -> Verdict:
     ("without", "anywhere", "outcome"),
     [(25, 90.5, "reproduced"), (60, 90.5, "mixed"), (25, 80, "mixed")],
 )
-def test_positions_matter_where_a_place_is_asked_for_and_nowhere_else(
+def test_positions_matter_only_for_the_task_about_positions(
     without: float, anywhere: float, outcome: str
 ) -> None:
     control = made.trained("vit", 91, 3, "SYN-B") + made.trained(

@@ -71,10 +71,11 @@ def test_without_a_size_the_direction_decides_and_nothing_is_no_effect(
     assert less("", known(-value, 0.1)).outcome == wanted
 
 
-def test_a_size_of_the_paper_on_the_other_side_asks_for_the_direction_alone() -> None:
+def test_if_the_papers_value_contradicts_its_sentence_the_direction_decides() -> None:
     """As in a claim whose sentence and whose figure do not agree."""
     effect = more("", known(0.2, 0.1), paper=-4.0)
-    assert (effect.wanted, effect.outcome, effect.share_of_paper) == (0.0, "reproduced", None)
+    assert effect.required_distance == 0.0
+    assert (effect.outcome, effect.share_of_paper) == ("reproduced", None)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_ratios_are_judged_by_their_logarithms(
     assert more("", ratio(value, factor), 1.0, matters=log(2.0)).outcome == wanted
 
 
-def test_a_number_that_is_not_positive_is_no_ratio() -> None:
+def test_a_negative_number_is_not_judged_as_a_ratio() -> None:
     effect = more("", known(-0.5, 0.1), 1.0)
     assert not effect.ratio
     assert effect.outcome == "opposite"
@@ -116,12 +117,14 @@ def test_a_number_that_is_not_positive_is_no_ratio() -> None:
         (1.5, 0.4, "opposite"),
     ],
 )
-def test_a_bound_is_kept_by_the_whole_interval(value: float, reach: float, wanted: Outcome) -> None:
+def test_the_whole_interval_has_to_keep_a_bound(
+    value: float, reach: float, wanted: Outcome
+) -> None:
     assert at_least("", known(value, reach), 2.0).outcome == wanted
     assert at_most("", known(-value, reach), -2.0).outcome == wanted
 
 
-def test_a_bound_of_one_is_no_ratio() -> None:
+def test_a_bound_of_one_does_not_make_a_ratio() -> None:
     effect = at_most("", known(0.9, 0.05), 1.0)
     assert (effect.ratio, effect.outcome, effect.threshold) == (False, "reproduced", 1.0)
 

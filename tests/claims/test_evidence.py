@@ -20,7 +20,7 @@ from vitreous.results import Result
 from vitreous.results.replicates import Replicates
 
 
-def test_what_holds_without_images_is_seen_beside_any_images() -> None:
+def test_exact_properties_are_found_with_evidence_on_any_images() -> None:
     exact = result("identities", [{"measure": "sum", "value": 1.0}])
     evidence = Evidence([item("vit", accuracy(90)), item("identities", exact, data="")])
     data, models = evidence.query("SYN-C")
@@ -73,7 +73,7 @@ def test_many_classes_have_thresholds_of_their_own() -> None:
     assert threshold(8, "SYN-B") == 5.0  # what is not given is as for many
 
 
-def test_a_model_is_found_by_all_that_is_said_of_it_and_nothing_else() -> None:
+def test_a_model_is_selected_by_exactly_its_facts() -> None:
     items = [
         item("vit", accuracy(90)),
         item("vit", accuracy(80), seed=1),
@@ -88,7 +88,7 @@ def test_a_model_is_found_by_all_that_is_said_of_it_and_nothing_else() -> None:
     assert [str(each) for each in models.missing] == ["accuracy of vit checkpoint=warmup"]
 
 
-def test_other_data_are_seen_only_where_they_are_named() -> None:
+def test_other_data_are_selected_only_by_name() -> None:
     items = [item("vit", accuracy(90)), item("vit", accuracy(60), data="SYN-E")]
     _, models = Evidence(items).query()
     assert readings.accuracy(models("vit")).values.tolist() == [90.0]
@@ -105,7 +105,7 @@ def test_an_unknown_word_is_refused_with_the_nearest() -> None:
     assert not models.needs
 
 
-def test_facts_are_told_in_one_order_and_compared_whatever_is_left_open() -> None:
+def test_facts_have_one_order_and_unspecified_ones_are_ignored() -> None:
     facts = check_facts("vit", {"fraction": 0.1, "pool": "gap", "checkpoint": None})
     assert describe_facts(facts) == "vit pool=gap fraction=0.1"
     assert same_facts({**facts, "seed": 3, "data": "cifar10"}, facts)
@@ -135,7 +135,7 @@ def test_results_on_two_sets_of_images_are_not_judged_together() -> None:
     Evidence([on("vit", "aaa"), on("resnet", "bbb", "SYN-B")])  # they are not compared
 
 
-def test_two_questions_may_be_asked_on_different_images() -> None:
+def test_different_measurements_may_be_on_different_images() -> None:
     other = {"fingerprint": "bbb", "classes": 10}
     Evidence(
         [
@@ -148,7 +148,7 @@ def test_two_questions_may_be_asked_on_different_images() -> None:
     )
 
 
-def test_a_result_of_several_models_is_read_for_the_one_that_was_asked_for() -> None:
+def test_only_the_rows_of_the_selected_model_are_read() -> None:
     rows = [
         {"model": model, "measure": "eigenvalue", "batch": batch, "value": value}
         for model, values in (("a", (1.0, -1.0)), ("b", (1.0, 1.0)))
@@ -249,7 +249,7 @@ def test_replicates_of_few_images_are_widened(images: int, wider: float) -> None
     np.testing.assert_allclose(found[1:] - plain[0], wider * apart, rtol=1e-3)
 
 
-def test_untrained_networks_are_asked_for_in_place_of_trained_ones() -> None:
+def test_an_untrained_query_selects_networks_before_training() -> None:
     items = [
         item("vit", accuracy(90)),
         item("vit", accuracy(10), checkpoint="start"),

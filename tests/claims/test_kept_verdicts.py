@@ -57,7 +57,7 @@ def test_the_summary_is_what_the_evidence_gives(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_the_manual_mentions_what_is_opposite_or_not_there(path: Path) -> None:
+def test_the_manual_mentions_every_opposite_or_absent_effect(path: Path) -> None:
     manual = (ROOT / "docs" / "explanation" / "reproduction.md").read_text(encoding="utf-8")
     _, _, section = manual.partition(f"(../../results/{path.stem}.csv)")
     section = section.partition("\n## ")[0]

@@ -67,7 +67,7 @@ def test_a_build_says_what_a_model_is() -> None:
 
 
 @pytest.mark.parametrize("record", [CONVNEXT, {}, {"build": None}, {"build": {"name": "mine"}}])
-def test_nothing_is_guessed(record: dict[str, Any]) -> None:
+def test_roles_are_not_guessed_from_units(record: dict[str, Any]) -> None:
     """Its units are those of a ResNet, and still it is none."""
     found = judged(mine=VIT, convnext=record)
     assert [each.name for each in found.items] == ["mine"]
@@ -75,7 +75,7 @@ def test_nothing_is_guessed(record: dict[str, Any]) -> None:
     assert "--role" in NO_ROLE
 
 
-def test_roles_say_what_models_are_whatever_their_build() -> None:
+def test_given_roles_override_the_build() -> None:
     found = judged(
         {"mine": "vit pool=gap checkpoint=warmup", "x": "resnet"}, mine=RESNET, x=CONVNEXT
     )

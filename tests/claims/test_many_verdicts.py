@@ -14,7 +14,7 @@ from vitreous.claims.preconditions import Precondition
 from vitreous.claims.verdicts import (
     OUTCOMES,
     Verdict,
-    _correct,
+    _apply_holm,
     by_paper,
     count_outcomes,
     judge,
@@ -64,11 +64,11 @@ def test_what_counts_only_if_learned_has_the_larger_p_value() -> None:
     assert 0.01 < alone.p_value == effect.learned.p_value(0.0) < 0.05
     shown = replace(alone, outcome="holds untrained")  # which is about both networks alike
     assert shown.p_value == effect.p_value
-    assert _correct([alone])[0].survives
-    assert _correct([alone, *verdicts[1:]])[0].survives is False
+    assert _apply_holm([alone])[0].survives
+    assert _apply_holm([alone, *verdicts[1:]])[0].survives is False
 
 
-def test_what_is_not_tested_takes_no_part_in_holm() -> None:
+def test_effects_that_are_not_tested_do_not_count_in_holm() -> None:
     weak = entered(lambda models: [more("main", known(1.1, 1.0))], "ABC-01")
     uncertain = [more("main", known(0.1, 1.0))]
     requires = (Precondition("note", "Never here."),)

@@ -120,7 +120,7 @@ def test_replicates_kept_elsewhere_and_numbers_without_images_will_do(tmp_path: 
     judge(load_evidence(home), claims.every_claim())
 
 
-def test_evidence_in_memory_is_not_asked_for_replicates() -> None:
+def test_evidence_in_memory_needs_no_replicates() -> None:
     assert item("vit", accuracy(80)).rows("accuracy").draws().shape == (201, 1)
 
 

@@ -12,7 +12,7 @@ from claims.synthetic import accuracy, item, three_seeds
 from vitreous import claims
 from vitreous.claims.book import find_claim
 from vitreous.claims.evidence import Evidence, EvidenceItem
-from vitreous.claims.park_2022.alternet import FEW, SMALL_BUILD_UP
+from vitreous.claims.park_2022.alternet import FEW_SHARE, SMALL_BUILD_UP
 from vitreous.claims.verdicts import judge
 
 HOLDS = {
@@ -93,7 +93,9 @@ def outcome(id: str, evidence: list[EvidenceItem]) -> str:
 
 
 @pytest.mark.parametrize(("id", "evidence"), FOR)
-def test_it_asks_no_more_than_it_says(id: str, evidence: list[EvidenceItem]) -> None:
+def test_evidence_for_the_sentence_is_enough_to_reproduce_it(
+    id: str, evidence: list[EvidenceItem]
+) -> None:
     assert outcome(id, evidence) == "reproduced"
 
 
@@ -120,12 +122,10 @@ def small(percents: list[float], fraction: float | None = None) -> list[Evidence
 def test_on_two_cores_alternet_is_built_up_in_three_stages() -> None:
     assert outcome("HDV-43", small([80, 81, 82, 83])) == "reproduced"
     assert outcome("HDV-43", small([80, 79, 78, 77])) == "opposite"
-    assert (
-        outcome("HDV-47", [*small([80, 81, 82, 83]), *small([60, 62, 61, 60], FEW)]) == "reproduced"
-    )
-    assert (
-        outcome("HDV-47", [*small([80, 82, 81, 80]), *small([60, 61, 62, 63], FEW)]) == "opposite"
-    )
+    helped = [*small([80, 81, 82, 83]), *small([60, 62, 61, 60], FEW_SHARE)]
+    assert outcome("HDV-47", helped) == "reproduced"
+    hindered = [*small([80, 82, 81, 80]), *small([60, 61, 62, 63], FEW_SHARE)]
+    assert outcome("HDV-47", hindered) == "opposite"
 
 
 def test_on_two_cores_local_attention_is_in_windows() -> None:

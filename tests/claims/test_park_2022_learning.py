@@ -62,7 +62,7 @@ def test_a_small_data_set_of_many_classes_is_all_of_it() -> None:
     assert all("fraction=0.2" in str(need) for need in BOOK.claims["HDV-05"].needs("ten"))
 
 
-def test_a_resnet_that_is_not_convex_refutes_however_little_a_vit_is() -> None:
+def test_a_resnet_that_is_not_convex_refutes_the_claim_for_any_vit() -> None:
     assert outcome("HDV-08", little(0.2, 0.9)) == "opposite"
 
 
@@ -83,7 +83,7 @@ def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None
     assert not contradictions(Quantity({}), row(1, 2)).known
 
 
-def test_landscapes_are_read_on_rings_and_what_is_not_finite_is_infinite() -> None:
+def test_landscapes_are_read_on_rings_and_losses_that_are_not_finite_are_infinite() -> None:
     _, models = Evidence(
         [item("vit", landscape(0.3, 2.5, norms=40.0)), item("resnet", landscape(0.2, np.nan))]
     ).query()

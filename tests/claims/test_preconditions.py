@@ -152,12 +152,12 @@ def test_not_met_and_the_sentence_says_why(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_what_is_not_known_stops_no_claim(case: str) -> None:
+def test_a_precondition_that_cannot_be_evaluated_does_not_stop_a_claim(case: str) -> None:
     requirement, items = UNKNOWN[case]
     assert requirement.unmet(query(items)) == ""
 
 
-def test_what_is_not_known_is_asked_for() -> None:
+def test_a_missing_measurement_of_a_precondition_is_reported() -> None:
     models = query(percents(vit=90))
     Precondition("matched", 2, PAIR).unmet(models)
     Precondition("steps", 9, VIT).unmet(models)
@@ -184,7 +184,7 @@ def test_images_at_another_resolution_do_not_count() -> None:
     assert Precondition("image", 64).unmet(query([*images(side=32), tuned])).endswith("32 pixels.")
 
 
-def test_each_says_what_it_asks_for() -> None:
+def test_every_kind_has_a_description() -> None:
     said = {case[0].kind: str(case[0]) for case in UNMET.values()}
     assert said["matched"] == "vit and resnet: at most 2 points of accuracy apart"
     assert said["image"] == "images of at least 64 pixels a side"

@@ -45,7 +45,7 @@ def test_a_difference_of_two_normals_has_the_root_of_both_variances() -> None:
     assert np.mean([half_width(each) for each in found]) == pytest.approx(NORMAL_95 * 0.5, rel=0.05)
 
 
-def test_an_interval_has_a_side_of_its_own_below_and_above() -> None:
+def test_replicates_from_an_interval_can_be_asymmetric() -> None:
     rows = replicates_from_interval("a", np.full(40, 5.0), np.full(40, 4.0), np.full(40, 9.0))
     ends = np.quantile(rows[1:], [0.025, 0.975])
     assert ends == pytest.approx([4.0, 9.0], abs=0.2)
@@ -76,7 +76,7 @@ def test_replicates_are_the_same_for_the_same_name_and_the_first_is_as_measured(
     assert (once[1:] != other[1:]).all()
 
 
-def test_an_end_that_is_not_known_adds_no_uncertainty() -> None:
+def test_an_unknown_end_of_an_interval_adds_no_uncertainty() -> None:
     assert (replicates_from_interval("a", 1.0, np.nan, np.nan) == 1.0).all()
 
 
@@ -197,13 +197,13 @@ def test_a_rank_correlation_of_rows_without_a_seed_in_common() -> None:
     assert spearman(one, other).values.tolist() == [pytest.approx(1.0)]
 
 
-def test_nothing_of_a_row_is_not_a_number() -> None:
+def test_the_mean_of_an_empty_row_is_nan() -> None:
     empty = Quantity.exactly(np.arange(3.0))[3:]
     for found in (empty.mean(), empty.minimum(), empty.maximum()):
         assert np.isnan(found.values).all()
 
 
-def test_what_is_not_known_stays_unknown() -> None:
+def test_quantities_without_values_stay_unknown() -> None:
     nothing, something = Quantity({}), seeds(1.0, 2.0)
     for found in (
         nothing - something,

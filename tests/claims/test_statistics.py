@@ -19,7 +19,7 @@ from vitreous.claims.quantity import (
 )
 from vitreous.claims.readings import _batch_weights
 from vitreous.claims.statistics import ScoreTest, beyond_chance, estimate_effect, holm
-from vitreous.claims.student_t import few_clusters
+from vitreous.claims.student_t import widening_factor
 
 
 def seeds(*values: float) -> Quantity:
@@ -157,7 +157,7 @@ def test_few_batches_are_resampled_as_widely_as_they_have_to_be(count: int) -> N
     weights = _batch_weights(count)
     weights = weights[weights.sum(1) > 0]
     replicates = rows @ (weights / weights.sum(1, keepdims=True)).T
-    spread = few_clusters(count) * replicates[:, 1:].std(1, ddof=1)
+    spread = widening_factor(count) * replicates[:, 1:].std(1, ddof=1)
     reach = stats.t.ppf(0.975, REPLICATES - 1) * spread
     assert np.mean(np.abs(rows.mean(1)) <= reach) == pytest.approx(0.95, abs=0.015)
-    assert few_clusters(1) == 1.0
+    assert widening_factor(1) == 1.0

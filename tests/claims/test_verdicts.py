@@ -105,7 +105,7 @@ def test_mixed_names_what_is_opposite(value: float) -> None:
     assert found.notes == ("The opposite holds of: one; other.",)
 
 
-def test_a_main_effect_that_is_not_there_is_not_mixed() -> None:
+def test_a_missing_main_effect_is_not_mixed() -> None:
     for value, wanted in ((0.0, "no effect"), (-1.0, "opposite")):
         found = of(more("main", known(value), paper=4.0), more("other", known(-1.0)))
         assert found.outcome == wanted
@@ -199,7 +199,7 @@ def test_not_testable_says_every_reason_and_comes_before_all_else() -> None:
     )
 
 
-def test_a_precondition_that_is_not_known_stops_nothing() -> None:
+def test_an_unknown_precondition_does_not_stop_a_claim() -> None:
     requires = (Precondition("steps", 100, ("vit",)),)
     found = verdict(better, *percents(vit=90, resnet=60), requires=requires)
     assert found.outcome == "reproduced"
@@ -290,7 +290,7 @@ def test_models_that_have_nothing_left_to_learn_decide_nothing(
 
 
 @pytest.mark.parametrize("value", [nan, inf])
-def test_what_is_no_finite_number_decides_nothing_and_says_so(value: float) -> None:
+def test_an_effect_that_is_not_finite_is_undecided_with_a_note(value: float) -> None:
     found = of(more("ratio", Quantity.exactly(value)))
     assert found.outcome == "undecided"
     assert found.notes == ("The effect is not a finite number.",)
@@ -321,7 +321,7 @@ def test_a_verdict_does_not_wait_for_what_is_only_noted() -> None:
 # Checks that fail.
 
 
-def test_a_failing_check_takes_nothing_else_down() -> None:
+def test_a_failing_check_does_not_affect_other_verdicts() -> None:
     def failing(models: Query) -> Iterator[Effect]:
         yield more("main", known(1.0))
         raise IndexError("no such\n  layer")
@@ -335,7 +335,7 @@ def test_a_failing_check_takes_nothing_else_down() -> None:
     assert not failed.measured
 
 
-def test_a_damaged_file_is_for_its_owner_to_mend() -> None:
+def test_a_damaged_file_is_raised() -> None:
     def damaged(models: Query) -> list[Effect]:
         raise Damaged(Path("accuracy.json"), "its checksum differs", "measure it again")
 

@@ -38,7 +38,7 @@ def test_two_hundred_requests_at_once(client: httpx2.Client) -> None:
         assert client.get(f"{running.url}api/session").status_code == 200
 
 
-def test_a_browser_that_goes_away_stops_the_computation(
+def test_a_disconnected_browser_stops_the_computation(
     client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving() as running:
@@ -92,7 +92,7 @@ def trickle(slow: socket.socket, drop: bytes) -> bytes:
     return received
 
 
-def test_who_is_slow_to_ask_is_not_waited_for(
+def test_connections_without_a_complete_request_are_closed(
     client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a request, none at all, or another one behind the first: their connections end."""

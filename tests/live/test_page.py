@@ -181,7 +181,7 @@ def test_every_edit_of_attention_is_what_the_api_gives(tab: Page, servers: Serve
     assert text(tab, '.unit[data-unit="blocks.2.attn"] .mark') == "mean"
 
 
-def test_two_models_mirror_edits_until_told_not_to(tab: Page, servers: Servers) -> None:
+def test_two_models_mirror_edits_until_mirroring_is_off(tab: Page, servers: Servers) -> None:
     live = servers["nano"]
     visit(tab, f"{live.url}#unit=0:blocks.3.mlp")
     tab.press("o")
@@ -238,7 +238,7 @@ def test_dragging_occludes_and_everything_can_be_taken_back(tab: Page, servers: 
     assert "box" in fragment(tab), "the first thing done is done again first"
 
 
-def test_back_goes_where_the_reader_was(tab: Page, servers: Servers) -> None:
+def test_the_back_button_returns_to_the_previous_place(tab: Page, servers: Servers) -> None:
     live = servers["nano"]
     visit(tab, f"{live.url}#image=d2")
     tab.press("2")
@@ -270,7 +270,7 @@ def test_back_goes_where_the_reader_was(tab: Page, servers: Servers) -> None:
         "corruption=rain,9",
     ],
 )  # fmt: skip
-def test_an_address_that_does_not_fit_is_said_so(tab: Page, servers: Servers, bad: str) -> None:
+def test_an_address_that_does_not_fit_shows_a_note(tab: Page, servers: Servers, bad: str) -> None:
     visit(tab, f"{servers['nano'].url}#{bad}")
     assert "do not fit" in text(tab, "#notes")
     name = bad.partition("=")[0]

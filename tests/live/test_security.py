@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 from live.running import PORT, TOKEN, Page, client, page, serving
 from vitreous.explorer.access import OwnPageOnly, new_token
 from vitreous.explorer.opening import open_explorer
-from vitreous.explorer.server import MOST_UPLOAD, clean_name
+from vitreous.explorer.server import MAX_UPLOAD, clean_name
 
 __all__ = ["client", "page"]
 OFF = {"model": 0, "unit": "blocks.1.attn", "what": "off"}
@@ -71,7 +71,7 @@ def test_other_sites_and_names_are_refused(page: Page, headers: dict[str, str]) 
         assert found.content == b""
 
 
-def test_the_own_page_is_answered(page: Page) -> None:
+def test_requests_of_the_own_page_are_allowed(page: Page) -> None:
     for headers in (
         {}, {"origin": f"http://{HOST}"}, {"sec_fetch_site": "same-origin"},
         {"sec_fetch_site": "none"}, {"host": f"localhost:{PORT}"}, {"host": f"[::1]:{PORT}"},
@@ -159,7 +159,7 @@ def test_a_hundred_megabytes_without_a_length_are_not_read(client: httpx2.Client
         with contextlib.suppress(httpx2.TransportError):  # it hangs up in the middle
             found = client.post(f"{running.url}api/upload", content=chunks())
             assert found.status_code == 413
-        assert sent < 2 * MOST_UPLOAD
+        assert sent < 2 * MAX_UPLOAD
         assert client.get(f"{running.url}api/session").status_code == 200
 
 

@@ -76,7 +76,7 @@ def test_too_many_requests_are_refused(worker: Worker) -> None:
     assert [task.future.result(5) for task in tasks] == list(range(8))
 
 
-def test_an_error_goes_to_who_asked_and_the_thread_lives_on(worker: Worker) -> None:
+def test_an_error_is_raised_by_the_future_and_the_thread_continues(worker: Worker) -> None:
     with pytest.raises(ZeroDivisionError):
         worker.submit(lambda cancelled: 1 // 0).future.result(5)
     assert worker.submit(answer(1)).future.result(5) == 1

@@ -176,7 +176,7 @@ def test_files_that_cannot_be_decoded_are_left_out_on_request(
     assert "on 2 of 3 images" in out
 
 
-def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
+def test_ctrl_c_writes_a_partial_report_and_the_same_command_resumes(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -83,7 +83,7 @@ def test_probes_and_analyses_in_one_report(home: Path, capsys: pytest.CaptureFix
         (["lesion", *QUICK, "--set", "skips"], "--set takes NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_asked(
+def test_invalid_options_are_one_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = run(capsys, *arguments)

@@ -186,7 +186,7 @@ def test_locked_layers_have_the_same_relative_depth(page: Page) -> None:
 
 
 @needs_browser
-def test_tokens_can_be_asked_where_they_exist(page: Page, result: Result) -> None:
+def test_prefix_tokens_can_be_queries_where_they_exist(page: Page, result: Result) -> None:
     show(page, "i0_q500-500_m0.0.m_m1.0.m")
     buttons = f"{FULL} .pane:nth-child(%d) .tokens button"
     assert words(page, buttons % 1) == ["Class token", "Register 1", "Register 2"]

@@ -151,7 +151,7 @@ STRUCTURE = {
 @pytest.mark.parametrize(
     ("module", "name"), [*units()], ids=lambda each: getattr(each, "__name__", each)
 )
-def test_whatever_renders_a_part_may_fail(
+def test_any_function_that_renders_a_part_may_fail(
     module: object, name: str, small: tuple[Inspection, Judgement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page says what failed and why, has an end, and keeps the sections of the others."""
@@ -278,7 +278,7 @@ FIGURES = ("a figure on the page", "and its file")
 
 
 @pytest.mark.usefixtures("quick")
-def test_python_hears_of_it_too(
+def test_write_raises_if_a_part_cannot_be_rendered(
     small: tuple[Inspection, Judgement], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(find_measurement("accuracy"), "sentences", broken)

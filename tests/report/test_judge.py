@@ -147,7 +147,7 @@ def test_headings_take_no_room_from_sentences() -> None:
     assert text[-1].startswith("1 more are undecided, not testable here or not measured")
 
 
-def test_everything_is_said_of_a_claim() -> None:
+def test_claims_show_prints_everything_about_a_claim() -> None:
     agrees = Effect("agrees", GAP.measured, "more")
     against = Effect("against", BELOW.measured, "more")
     text = "\n".join(
@@ -190,7 +190,7 @@ def test_rows_have_the_numbers_that_were_judged() -> None:
         assert f"& {escape_latex(effect.label)} &" in line
 
 
-def test_no_rows_are_a_file_too() -> None:
+def test_a_table_without_rows_is_written() -> None:
     assert verdicts_json([]) == "[]\n"
     assert verdicts_csv([]).strip() == ""
 
@@ -326,7 +326,7 @@ def test_an_inspection_ends_with_verdicts(
     assert "There is no model of the inspection 'nano:vitt'. Did you mean nano:vit" in err
 
 
-def test_a_role_of_nobody_is_refused_before_looking(
+def test_a_role_for_an_unknown_model_is_an_error_before_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -34,7 +34,7 @@ def piece(name: str, model: str, which: int) -> tuple[str, Numbers]:
         return chosen, work(chosen)
 
 
-def test_what_the_script_asks_is_there() -> None:
+def test_the_page_has_every_element_that_scripts_use() -> None:
     assert list(found) == list(ASKED)
     for name, (limit, options) in ASKED.items():
         result = found[name]

@@ -65,7 +65,7 @@ def test_charts_stay_within_their_budget(
     assert ".plot()</code> draws it." in small
 
 
-def test_what_fails_is_said_and_the_rest_shows(
+def test_a_failed_part_shows_its_error_and_the_rest_is_shown(
     inspection: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> str:

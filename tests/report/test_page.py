@@ -147,7 +147,7 @@ def test_every_question_is_there_once_with_its_charts(page: Reader, inspection: 
     assert links <= set(ids), "a link leads nowhere"
 
 
-def test_a_probe_nobody_told_the_report_of_appears(page: Reader) -> None:
+def test_the_report_shows_an_unknown_probe(page: Reader) -> None:
     words = "".join(page.words)
     assert "Brand new" in words
     assert "Mean distance." in words
@@ -188,7 +188,7 @@ def test_the_file_of_a_table_is_the_table(page: Reader, inspection: Inspection) 
         )
 
 
-def test_what_was_left_out_is_said_with_its_reason(page: Reader) -> None:
+def test_the_report_lists_what_was_left_out_and_why(page: Reader) -> None:
     words = "".join(page.words)
     assert f"{NET}: It has no attention {EVIL}." in words
     assert f"{VIT} (head{EVIL}): It has no map." in words
@@ -279,7 +279,7 @@ def test_figures_and_tables_as_files(inspection: Inspection, tmp_path: Path) -> 
     assert latex == few["attention_distance"].to_latex()
 
 
-def test_provenance_keeps_what_one_result_knows_and_another_does_not(
+def test_provenance_combines_what_the_results_record(
     inspection: Inspection,
 ) -> None:
     """Results of an older version know less about the same model."""

@@ -303,7 +303,7 @@ def test_a_unit_is_marked_in_charts_and_drawings(page: Page) -> None:
     page.wait(f"{large} === 0")
 
 
-def test_a_cell_of_a_heat_map_tells_its_value(page: Page, shots: Path) -> None:
+def test_a_cell_of_a_heat_map_has_a_tooltip_with_its_value(page: Page, shots: Path) -> None:
     page.value("document.querySelector('#cka [data-fold=method]').open = true")
     drawn(page, "cka-0")
     left, top, width, height = page.show("#cka-0 canvas")

@@ -116,7 +116,7 @@ def test_a_checkpoint_is_the_same_model_earlier() -> None:
     }
 
 
-def test_an_inspection_of_unknown_models_asks_for_roles(
+def test_an_inspection_of_models_without_roles_suggests_role(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -78,7 +78,7 @@ def test_attention_with_a_peak_begins_at_zero() -> None:
     assert describe_shares(peaked.values).startswith("Largest share of a patch: ")
 
 
-def test_rounding_is_not_drawn_as_structure() -> None:
+def test_rounding_errors_span_few_colours() -> None:
     scale = colour_limits(uniform_map(1e-6))
     assert np.abs(scale(uniform_map(1e-6).values) - 0.5).max() < 1e-3
     silent = colour_limits(PhotoMap(np.zeros((3, 3)), "attention", "a", ""))
@@ -86,7 +86,7 @@ def test_rounding_is_not_drawn_as_structure() -> None:
 
 
 @pytest.mark.parametrize(("side", "times"), [(1, 32), (3, 11), (4, 0), (32, 0), (300, 0)])
-def test_a_tiny_photo_is_said_to_be_enlarged(side: int, times: int) -> None:
+def test_a_note_says_that_a_tiny_photo_is_enlarged(side: int, times: int) -> None:
     shown = vitreous.show("nano:vit", Image.new("RGB", (side, 2 * side)))
     sentence = (
         f"The photo has {side}×{2 * side} pixels and is enlarged {times} times for the model."

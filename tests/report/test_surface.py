@@ -63,7 +63,7 @@ def test_corners_lie_where_a_parallel_projection_puts_them() -> None:
     assert shade == int(SHADES * 1.75 / 4)
 
 
-def test_the_back_comes_first_what_is_too_high_is_cut_off_and_what_is_not_finite_left_out() -> None:
+def test_surfaces_are_painted_back_to_front_clipped_and_without_non_finite_patches() -> None:
     values = np.full((4, 4), 9.0)
     values[3, 3] = np.nan
     patches = polygons(surface_svg(grid(values.tolist()), 4.0, "model"))

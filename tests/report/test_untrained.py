@@ -109,7 +109,7 @@ def test_a_file_of_untrained_weights_is_named_and_not_judged(
     assert "are random" not in out
 
 
-def test_advice_is_for_weights_that_nobody_gave(
+def test_advice_to_load_weights_is_only_for_random_weights(
     untrained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(untrained)

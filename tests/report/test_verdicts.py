@@ -75,7 +75,7 @@ def test_an_effect_in_words() -> None:
     assert effect.in_words(beside).endswith("; untrained 0.500")
 
 
-def test_an_effect_that_was_not_measured_is_no_share_of_the_papers() -> None:
+def test_an_effect_that_was_not_measured_has_no_share_of_the_papers() -> None:
     assert "%" not in effect.in_words(Effect("x", UNKNOWN, "more", paper=1.0))
 
 
@@ -190,7 +190,7 @@ def test_a_picture_is_to_scale_and_shades_the_side_that_counts(direction: Direct
     edge = left if sign > 0 else left + width
     assert edge == pytest.approx(null + 4 * unit, abs=0.2), "half of the paper's effect"
     assert width > 10
-    assert f"paper {effect.given(8.0 * sign)}" in seen
+    assert f"paper {effect.format_given(8.0 * sign)}" in seen
     assert "no effect 0" in seen
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from vitreous.storage.file_names import (
-    LONGEST,
+    MAX_LENGTH,
     UniqueNames,
     checkpoint_words,
     file_words,
@@ -43,7 +43,7 @@ def test_whatever_the_names() -> None:
     assert len({each.casefold() for each in found}) == len(odd)
     for name in found:
         assert re.fullmatch(r"[\w.+-]+", name)
-        assert len(name.encode()) <= LONGEST + 3
+        assert len(name.encode()) <= MAX_LENGTH + 3
         assert not name.endswith(".")
         assert name.partition(".")[0].casefold() not in ("con", "nul", "aux")
 

@@ -21,10 +21,10 @@ from vitreous.studies.alternet_search import (
     BuildUp,
     Placement,
     _step_table,
-    most_candidates,
+    max_candidates,
     search,
 )
-from vitreous.studies.facts_to_training import realise
+from vitreous.studies.facts_to_training import training_for
 from vitreous.studies.measuring import load_split
 from vitreous.studies.plan import Cell
 from vitreous.studies.run_cells import Report
@@ -88,7 +88,7 @@ def test_the_rule_against_one_written_out() -> None:
         found = search(lengths, scores)
         assert [tried.placement for tried in found.tried] == visited
         assert (found.best, found.next) == (best, None)
-        assert len(visited) <= most_candidates(lengths)
+        assert len(visited) <= max_candidates(lengths)
 
 
 def every(lengths: Sequence[int]) -> list[Placement]:
@@ -105,7 +105,7 @@ def test_what_comes_next_follows_from_what_is_known() -> None:
         found = search((3, 4, 6, 5), known)
         assert found.next == placement
         known[placement] = FIG_12A[placement]
-    assert most_candidates((3, 4, 6, 5)) == len(
+    assert max_candidates((3, 4, 6, 5)) == len(
         search((3, 4, 6, 5), {each: sum(each) for each in every((3, 4, 6, 5))}).tried
     )
 
@@ -142,7 +142,7 @@ def test_images_held_out_are_neither_trained_on_nor_test_images() -> None:
     assert len(parts[1]) == pytest.approx(
         HELD_OUT * 160, abs=len(load("world:shapes", size=1).classes)
     )
-    ordinary = realise({"model": "alternet", "msas": "0,0,0"}, tiny(), "world:shapes")
+    ordinary = training_for({"model": "alternet", "msas": "0,0,0"}, tiny(), "world:shapes")
     assert ordinary.images.held_out == 0
     assert ordinary.key != training.key
 
@@ -175,7 +175,7 @@ def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
         assert noted["low"].item() <= noted["value"].item() <= noted["high"].item()
 
 
-def test_a_stopped_search_goes_on(done: Path, tmp_path: Path) -> None:
+def test_an_interrupted_search_resumes(done: Path, tmp_path: Path) -> None:
     """It does again what it was at, nothing before, and ends where the other did."""
     asked: list[list[str]] = []
 

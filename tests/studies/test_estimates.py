@@ -30,7 +30,10 @@ def tiny(epochs: int = 3) -> Scale:
     scale = scale_named("sanity")
     short = scale.recipe.but(epochs=epochs, warmup=0.0, batch=32, test_every=2)
     return replace(
-        scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4}
+        scale,
+        recipe=short,
+        images=replace(scale.images, size=64, test_size=32),
+        image_counts={"erf": 4},
     )
 
 
@@ -88,14 +91,14 @@ def test_finished_trainings_say_how_fast_a_network_is(done: Path, tmp_path: Path
     assert not speed.finished
 
 
-def test_other_networks_are_measured_on_their_own(done: Path) -> None:
+def test_networks_without_finished_trainings_are_timed_in_a_few_steps(done: Path) -> None:
     cell, training = first(cells(1))
     wider = replace(training, recipe=training.recipe.but(**{"model.depth": 2}))
     found = estimate_times([cell, Cell(wider.key, wider)], done, "cpu")
     assert [each.speed.finished for each in found.values() if each.speed] == [True, False]
 
 
-def test_a_few_steps_are_near_the_truth_and_cost_little() -> None:
+def test_a_few_steps_estimate_the_speed_quickly() -> None:
     """Near: the machine may be busy. Little: also where one whole step would take half a minute."""
     _, training = first(cells())
     found = estimates.measure_speed(training, torch.device("cpu"))
@@ -142,7 +145,7 @@ def test_questions_take_what_they_took_before(done: Path) -> None:
     assert not any(each.unknown for each in found.values())
 
 
-def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+def test_a_dry_run_names_results_whose_time_is_unknown(tmp_path: Path) -> None:
     found = estimate_times(cells(), tmp_path, "cpu")
     assert {name for each in found.values() for name in each.unknown} == {
         name for cell in cells() for item in cell.items for name in item.results
@@ -187,7 +190,7 @@ def test_times_in_words(seconds: float, said: str) -> None:
     assert format_seconds(seconds) == said
 
 
-def test_a_dry_run_tells_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_prints_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def typed(*words: str) -> str:
         with pytest.raises(SystemExit) as stopped:
             main(["study", "skips", "--dry-run", *words])

@@ -30,7 +30,9 @@ def test_two_workers_give_what_one_gives(tmp_path: Path, done: Path) -> None:
 def test_helpers_are_killed(tmp_path: Path, done: Path) -> None:
     draws = random.Random(0)
     for _ in range(3):
-        helper = started(executors._help, cells(), tmp_path, tiny(), "cpu", run_cells.NO_LIMITS)
+        helper = started(
+            executors._run_helper, cells(), tmp_path, tiny(), "cpu", run_cells.NO_LIMITS
+        )
         until(lambda: at_work(tmp_path) or not helper.is_alive())  # noqa: B023 - called at once
         time.sleep(draws.uniform(0, 1.5))
         helper.kill()
@@ -78,7 +80,7 @@ def test_every_helper_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     order: list[str] = []
     monkeypatch.setattr(executors, "end_with_parent", lambda: order.append("watch"))
     monkeypatch.setattr(executors, "share_cells", lambda *given: order.append("work"))
-    executors._help([], tmp_path, tiny(), "cpu", run_cells.NO_LIMITS)
+    executors._run_helper([], tmp_path, tiny(), "cpu", run_cells.NO_LIMITS)
     assert order == ["watch", "work"]
 
 

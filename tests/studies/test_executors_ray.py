@@ -93,7 +93,7 @@ def workers(pid: int) -> list[int]:
 
 
 @pytest.mark.timeout(900)
-def test_whoever_is_killed_nothing_is_lost(
+def test_killing_a_worker_or_the_driver_loses_no_results(
     host: subprocess.Popen[str], tmp_path: Path, done: Path
 ) -> None:
     """A worker and then the driver of a cluster; a study on a cluster of its own does the rest."""
@@ -191,13 +191,13 @@ def test_a_cell_whose_worker_dies_is_sent_again_so_many_times(tmp_path: Path) ->
     first, second = cells()[:2]
 
     def answers(key: str, time: int) -> Any:
-        dies = key == first.key or (key == second.key and time <= executors.DEATHS)
+        dies = key == first.key or (key == second.key and time <= executors.MAX_RESTARTS)
         return ray.exceptions.WorkerCrashedError() if dies else ("done", "")
 
     cluster = Cluster(answers)
     report = cluster.do(tmp_path)
     assert report.failed.keys() == {first.key}
-    assert "died 4 times" in report.failed[first.key] == cell_records.noted_failure(first, tmp_path)
+    assert "died 4 times" in report.failed[first.key] == cell_records.read_failure(first, tmp_path)
     assert {key: cluster.sent.count(key) for key in cluster.sent} == {
         cell.key: 4 if cell in (first, second) else 1 for cell in cells()
     }
@@ -249,7 +249,7 @@ def test_a_machine_that_does_not_see_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("device", "gpus", "taken"), [("auto", 2, 1), ("auto", 0, 0), ("cpu", 2, 0), ("cuda", 1, 1)]
 )
-def test_a_cell_takes_a_gpu_where_there_are_some(device: str, gpus: int, taken: int) -> None:
+def test_a_cell_takes_a_gpu_if_the_cluster_has_gpus(device: str, gpus: int, taken: int) -> None:
     assert (
         executors._gpus(SimpleNamespace(cluster_resources=lambda: {"GPU": float(gpus)}), device)
         == taken
@@ -271,7 +271,7 @@ def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "local", "127.0.0.1:http", "127.0.0.1:99999"])
-def test_nobody_is_at_the_address(address: str, tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_an_error(address: str, tmp_path: Path) -> None:
     with pytest.raises(
         VitreousError, match=f"A Ray cluster at '{address}' cannot be reached.*say auto"
     ):

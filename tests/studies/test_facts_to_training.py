@@ -26,7 +26,7 @@ from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.models import build
 from vitreous.storage.run_folder import Run
-from vitreous.studies.facts_to_training import realise, shortened
+from vitreous.studies.facts_to_training import shortened, training_for
 from vitreous.studies.scales import REPRODUCTION, SANITY, SCALES, SMALL, Scale
 from vitreous.studies.training import Training
 
@@ -68,7 +68,7 @@ def test_all_that_claims_need_can_be_trained_and_no_two_alike(scale: Scale) -> N
     gpsa = {"sanity": 3}.get(scale.name, 10)
     keys: dict[str, str] = {}
     for facts in NEEDED[scale.name]:
-        key = realise(facts, scale, DATA).key
+        key = training_for(facts, scale, DATA).key
         assert keys.setdefault(key, plainly(facts, gpsa)) == plainly(facts, gpsa)
     said = {plainly(facts, gpsa) for facts in NEEDED[scale.name]}
     assert len(keys) == len(said) > 100
@@ -77,7 +77,7 @@ def test_all_that_claims_need_can_be_trained_and_no_two_alike(scale: Scale) -> N
 def networks(scale: Scale) -> dict[str, Training]:
     found = {}
     for facts in NEEDED[scale.name]:
-        training: Training | None = realise(facts, scale, DATA)
+        training: Training | None = training_for(facts, scale, DATA)
         while training is not None:
             found[repr((training.model, training.recipe.model))] = training
             training = training.start
@@ -163,8 +163,8 @@ ONE_FACT: list[tuple[dict[str, Any], set[str]]] = [
 def test_a_fact_changes_what_it_says_and_nothing_else(
     facts: dict[str, Any], where: set[str]
 ) -> None:
-    plain = realise({"model": facts["model"]}, SMALL, DATA)
-    assert changed(plain.to_json(), realise(facts, SMALL, DATA).to_json()) == where
+    plain = training_for({"model": facts["model"]}, SMALL, DATA)
+    assert changed(plain.to_json(), training_for(facts, SMALL, DATA).to_json()) == where
 
 
 def test_every_fact_is_known_here() -> None:
@@ -177,24 +177,25 @@ def test_every_fact_is_known_here() -> None:
 
 def test_values_that_facts_become() -> None:
     def options(**facts: Any) -> Any:
-        return realise({"model": "vit", **facts}, SMALL, DATA).recipe.model
+        return training_for({"model": "vit", **facts}, SMALL, DATA).recipe.model
 
     assert options(skipless=9)["skipless"] == (8,)
     assert options(heads=2, head_dim=32)["depth"] == 6
     assert options(pool="gap", mixer="mean")["learn_pattern"] is True
     assert options(kernel=8)["kernel"] == 8  # the whole grid of 8 x 8
-    small = realise({"model": "vit", "kernel": 8}, SANITY, "SYN-B")
+    small = training_for({"model": "vit", "kernel": 8}, SANITY, "SYN-B")
     assert (
         small.recipe.model["kernel"] == 4
     )  # and that of 4 x 4, of which it holds all from any place
-    falling = realise({"model": "alternet", "order": "falling"}, SMALL, DATA).recipe.model["heads"]
-    constant = realise({"model": "alternet", "order": "constant"}, SMALL, DATA).recipe.model[
-        "heads"
+    orders = [
+        training_for({"model": "alternet", "order": order}, SMALL, DATA).recipe.model["heads"]
+        for order in ("falling", "constant")
     ]
-    assert (falling, constant) == ((24, 12, 6, 3), (11, 11, 11, 11))
-    assert realise({"model": "vit", "augment": "none"}, SMALL, DATA).recipe.augment == Augment()
-    assert realise({"model": "vit", "data": "SYN-C"}, SMALL, DATA).images.name == "world:syn-c"
-    assert realise({"model": "vit"}, SMALL, DATA, image=64).images.image == 64
+    assert orders == [(24, 12, 6, 3), (11, 11, 11, 11)]
+    plain = training_for({"model": "vit", "augment": "none"}, SMALL, DATA)
+    assert plain.recipe.augment == Augment()
+    assert training_for({"model": "vit", "data": "SYN-C"}, SMALL, DATA).images.name == "world:syn-c"
+    assert training_for({"model": "vit"}, SMALL, DATA, image=64).images.image == 64
 
 
 @pytest.mark.parametrize(
@@ -210,8 +211,8 @@ def test_values_that_facts_become() -> None:
 def test_pre_trained_on_other_classes(data: str, source: str, name: str) -> None:
     """On all images of the data beside the study's, at the size of the study's; tuned as usual."""
     facts = {"model": "vit", "pretrained": "labels"}
-    own = realise(facts, SMALL, data)
-    other = realise({**facts, "source": source}, SMALL, data)
+    own = training_for(facts, SMALL, data)
+    other = training_for({**facts, "source": source}, SMALL, data)
     assert other.start is not None
     assert own.start is not None
     images = other.start.images
@@ -220,47 +221,46 @@ def test_pre_trained_on_other_classes(data: str, source: str, name: str) -> None
     assert other.start.recipe == own.start.recipe
 
 
-def test_as_many_samples_whatever_the_share() -> None:
-    whole = realise({"model": "vit"}, SMALL, DATA).recipe
-    few = realise({"model": "vit", "fraction": 0.05, "schedule": "samples"}, SMALL, DATA)
+def test_the_schedule_samples_keeps_the_number_of_samples() -> None:
+    whole = training_for({"model": "vit"}, SMALL, DATA).recipe
+    few = training_for({"model": "vit", "fraction": 0.05, "schedule": "samples"}, SMALL, DATA)
     assert few.images.fraction == 0.05
     assert (few.recipe.epochs, few.recipe.warmup, few.recipe.test_every) == (
         20 * whole.epochs,
         20 * whole.warmup,
         20,
     )
-    every = realise({"model": "vit", "schedule": "samples"}, SMALL, DATA)
-    assert every == realise({"model": "vit"}, SMALL, DATA)
+    every = training_for({"model": "vit", "schedule": "samples"}, SMALL, DATA)
+    assert every == training_for({"model": "vit"}, SMALL, DATA)
 
 
 def test_some_tasks_take_patience() -> None:
     for model in ("vit", "resnet"):
         usual, patient = (
-            realise({"model": model}, SANITY, data).recipe for data in ("SYN-B", "SYN-C")
+            training_for({"model": model}, SANITY, data).recipe for data in ("SYN-B", "SYN-C")
         )
         assert patient == usual.but(epochs=25)
-        assert (
-            realise({"model": model, "data": "SYN-C", "epochs": 4}, SANITY, "SYN-B").recipe.epochs
-            == 100
-        )
+        longest = training_for({"model": model, "data": "SYN-C", "epochs": 4}, SANITY, "SYN-B")
+        assert longest.recipe.epochs == 100
 
 
 @pytest.mark.parametrize(
     "facts",
     [{"checkpoint": "warmup"}, {"measured": "clean"}, {"beside": "resnet"}, {"resolution": 48}],
 )
-def test_looking_is_no_cause(facts: dict[str, Any]) -> None:
-    assert realise({"model": "vit", **facts}, SMALL, DATA) == realise({"model": "vit"}, SMALL, DATA)
+def test_facts_of_measuring_do_not_change_the_training(facts: dict[str, Any]) -> None:
+    plain = training_for({"model": "vit"}, SMALL, DATA)
+    assert training_for({"model": "vit", **facts}, SMALL, DATA) == plain
 
 
 def test_fine_tuning_follows_what_was_trained_before() -> None:
-    plain = realise({"model": "vit"}, SMALL, DATA)
-    larger = realise({"model": "vit", "tuned": "whole", "resolution": 48}, SMALL, DATA)
+    plain = training_for({"model": "vit"}, SMALL, DATA)
+    larger = training_for({"model": "vit", "tuned": "whole", "resolution": 48}, SMALL, DATA)
     assert larger.start == plain
     assert (larger.images.image, larger.recipe.head, larger.recipe.optimiser) == (48, "keep", "sgd")
-    labels = realise({"model": "vit", "pretrained": "labels"}, SMALL, DATA)
-    head = realise({"model": "vit", "pretrained": "labels", "tuned": "head"}, SMALL, DATA)
-    last = realise({"model": "vit", "pretrained": "labels", "head": "last"}, SMALL, DATA)
+    labels = training_for({"model": "vit", "pretrained": "labels"}, SMALL, DATA)
+    head = training_for({"model": "vit", "pretrained": "labels", "tuned": "head"}, SMALL, DATA)
+    last = training_for({"model": "vit", "pretrained": "labels", "head": "last"}, SMALL, DATA)
     assert labels.start == head.start == last.start
     assert labels.start is not None
     assert labels.start.recipe.model["head"] == "tanh"
@@ -272,11 +272,11 @@ def test_fine_tuning_follows_what_was_trained_before() -> None:
     assert {name for name, _ in network.named_parameters()} - frozen == {"head.weight", "head.bias"}
 
 
-def test_what_is_seen_before_is_not_what_is_tuned_on() -> None:
+def test_pre_training_and_fine_tuning_use_different_images() -> None:
     """Of the shares that `Images` can name; a fifth of the others has five times the epochs."""
-    whole = realise({"model": "vit", "pretrained": "masked"}, SMALL, DATA)
-    fifth = realise({"model": "vit", "pretrained": "masked", "unlabelled": 0.2}, SMALL, DATA)
-    short = realise({"model": "vit", "pretrained": "masked", "steps": 0.1}, SMALL, DATA)
+    whole = training_for({"model": "vit", "pretrained": "masked"}, SMALL, DATA)
+    fifth = training_for({"model": "vit", "pretrained": "masked", "unlabelled": 0.2}, SMALL, DATA)
+    short = training_for({"model": "vit", "pretrained": "masked", "steps": 0.1}, SMALL, DATA)
     assert whole.start is not None
     assert fifth.start is not None
     assert short.start is not None
@@ -301,18 +301,18 @@ def test_what_is_seen_before_is_not_what_is_tuned_on() -> None:
 
 def test_the_teacher_is_the_studys_resnet() -> None:
     for scale in (SMALL, REPRODUCTION):  # in the second, DeiT has a recipe of its own
-        taught = realise({"model": "deit", "distilled": True, "seed": 2}, scale, DATA)
-        assert taught.teacher == realise({"model": "resnet", "seed": 2}, scale, DATA)
+        taught = training_for({"model": "deit", "distilled": True, "seed": 2}, scale, DATA)
+        assert taught.teacher == training_for({"model": "resnet", "seed": 2}, scale, DATA)
 
 
 def test_convit_and_deit_share_a_recipe_that_spares_the_gates() -> None:
     recipes = [
-        realise({"model": model}, REPRODUCTION, DATA).recipe.but(model={})
+        training_for({"model": model}, REPRODUCTION, DATA).recipe.but(model={})
         for model in ("convit", "deit")
     ]
     assert recipes[0] == recipes[1]
     assert (recipes[0].decay, recipes[0].batch, recipes[0].lr) == ("matrices", 256, 1e-3)
-    assert realise({"model": "vit"}, REPRODUCTION, DATA).recipe.name == "hdv_cifar"
+    assert training_for({"model": "vit"}, REPRODUCTION, DATA).recipe.name == "hdv_cifar"
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_convit_and_deit_share_a_recipe_that_spares_the_gates() -> None:
 )
 def test_what_cannot_be_is_said(facts: dict[str, Any], sentence: str) -> None:
     with pytest.raises(VitreousError, match=sentence):
-        realise(facts, SMALL, DATA)
+        training_for(facts, SMALL, DATA)
 
 
 TINY = replace(
@@ -365,7 +365,7 @@ def test_a_short_training_has_the_weights_of_the_long_one(tmp_path: Path) -> Non
     """After the warm-up, bit by bit, batch norm and augmentation included."""
     weights = {}
     for short in (False, True):
-        training = realise({"model": "resnet"}, TINY, "SYN-B", short=short)
+        training = training_for({"model": "resnet"}, TINY, "SYN-B", short=short)
         data, test = (
             load(training.images.name, split=split, size=96, image=16)
             for split in ("train", "test")

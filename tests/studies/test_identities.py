@@ -172,7 +172,7 @@ def test_smooth_maps_have_one_over_f() -> None:
     assert float(maps.std()) == pytest.approx(1)
 
 
-def test_shuffling_moves_whole_patches() -> None:
+def test_shuffling_permutes_patches() -> None:
     images, order = vit._noise_images(0), torch.randperm(64)
     moved = vit._shuffle_patches(images, order)
     for to, source in enumerate(order.tolist()):
@@ -390,7 +390,7 @@ def test_what_is_broken_is_noticed(
     assert verdict.outcome == "opposite"
 
 
-def test_what_is_not_broken_here() -> None:
+def test_only_noted_properties_are_not_broken_here() -> None:
     """What a claim only notes cannot fail; every other property has been broken."""
     assert set(MEASURES) - {name for name, *_ in BROKEN} == {
         "gpsa_parameters",

@@ -8,7 +8,7 @@ import torch
 
 from vitreous.models import build
 from vitreous.models.positions import Learned1d
-from vitreous.studies.measuring import _displace, _rows
+from vitreous.studies.measuring import _record_rows, _replace_positions
 from vitreous.training import locality
 from vitreous.training.adapt import adapt
 
@@ -25,7 +25,7 @@ def test_positions_that_were_not_interpolated(how: str) -> None:
         table(model).normal_()
     larger = adapt(model, classes=3, image=32, head="keep")
     interpolated = table(larger).clone()
-    _displace(larger, model, how)
+    _replace_positions(larger, model, how)
     assert torch.equal(table(larger)[0], table(model)[0])
     assert not torch.equal(table(larger)[1:], interpolated[1:])
     if how == "truncated":
@@ -35,14 +35,14 @@ def test_positions_that_were_not_interpolated(how: str) -> None:
         assert 0.015 < float(table(larger)[1:].detach().std()) < 0.025
 
 
-def test_gates_and_nonlocality_are_told_by_layer_and_head() -> None:
+def test_gates_and_nonlocality_have_rows_by_layer_and_head() -> None:
     """As a training records them: a head of a layer in each row, the gated layers first."""
     model = build("convit_nano", image=16, classes=3, patch=4, depth=3, heads=4, gpsa=2)
     with torch.no_grad():
         for layer, head in ((0, 1), (1, 3)):
             model.blocks[layer].attn.gating_param[head] = 5.0  # type: ignore[index,union-attr]
     found = pd.DataFrame(
-        _rows({"epoch": 4, **locality.attention_locality(model, torch.rand(2, 3, 16, 16))})
+        _record_rows({"epoch": 4, **locality.attention_locality(model, torch.rand(2, 3, 16, 16))})
     )
     gates = found[found["measure"] == "gate"]
     assert [tuple(each) for each in gates[["layer", "head"]].to_numpy()] == [

@@ -69,7 +69,7 @@ def test_large_evidence_is_split_and_each_part_stands_alone(done: Path, tmp_path
         pack_evidence(done, tmp_path / "evidence.zip", limit=1000)
 
 
-def test_unpacking_keeps_what_is_there(done: Path, tmp_path: Path) -> None:
+def test_unpacking_keeps_existing_results(done: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(done, tmp_path / "study"))
     packed = pack_evidence(done, tmp_path / "evidence.zip")
     assert unpack_evidence(packed.archives, copy) == 0

@@ -50,7 +50,7 @@ def test_a_trained_network_has_an_untrained_control() -> None:
         assert not [each for each in cell.items if each.facts.get("checkpoint") == "start"]
 
 
-def test_nothing_after_the_warm_up_is_trained_that_nobody_reads() -> None:
+def test_trainings_end_after_the_warm_up_if_no_claim_reads_more() -> None:
     short = {
         cell.training.model: cell.training.recipe.epochs
         for cell in planned("HDV-06")
@@ -71,7 +71,7 @@ def test_what_two_claims_need_is_trained_once() -> None:
     assert together[0].serves == ("HDV-09", "HDV-10")
 
 
-def test_the_whole_way_is_kept_where_a_claim_looks_at_it() -> None:
+def test_every_epoch_is_kept_for_claims_about_the_trajectory() -> None:
     """On the study's images and on tasks of small versions, also in studies without that claim."""
     for ids in (("HDV-12",), ("HDV-11",)):
         kept = {c.training.model: c.training.recipe.keep for c in planned(*ids) if c.training}
@@ -88,7 +88,7 @@ def test_a_pair_waits_for_both() -> None:
     assert pair.items[0].beside is not None
 
 
-def test_a_seed_beside_is_counted_from_ones_own() -> None:
+def test_the_seed_of_a_second_network_is_relative() -> None:
     cells = planned("SLC-26", seeds=2)
     for cell in cells:
         for item in cell.items:
@@ -126,7 +126,7 @@ def test_every_scale_has_the_seeds_it_is_given() -> None:
         assert seeds("HDV-06", scale, [0, 1]) == {0, 1}
 
 
-def test_untrained_controls_are_measured_on_trainings_that_are_there() -> None:
+def test_untrained_controls_are_planned_on_existing_trainings() -> None:
     """SLC-31 is about representations, so its networks are also measured before training."""
     claim = find_claim(claims.every_claim(), "SLC-31")
     assert claim.has_control()
@@ -145,7 +145,7 @@ def test_another_seed_is_another_training() -> None:
     assert len(set(keys)) == len(keys) == 6
 
 
-def test_a_key_depends_on_whatever_weights_do() -> None:
+def test_a_key_depends_on_everything_that_weights_depend_on() -> None:
     training = planned("HDV-06")[0].training
     assert training is not None
     assert replace(training, seed=1).key != training.key

@@ -40,7 +40,7 @@ def test_a_study_can_be_judged(done: Path) -> None:
     assert not any(verdict.missing for verdict in verdicts)
 
 
-def test_what_is_finished_is_not_done_again(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_cells_are_not_run_again(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_cells, "do_cell", lambda *given: pytest.fail("It was finished."))
     report = run_cells.run_cells(cells(), done, tiny(), "cpu")
     assert len(report.done) == len(cells())
@@ -192,7 +192,7 @@ def broken(error: Exception) -> Callable[..., None]:
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("CUDA: no\nroom"), OSError(28, "No space left on device")]
 )
-def test_a_failure_nobody_thought_of_leaves_the_others(
+def test_an_unexpected_failure_does_not_stop_other_cells(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_cells, "do_cell", broken(error))
@@ -226,7 +226,7 @@ def test_a_lost_gpu_ends_the_study_and_its_cell_comes_last_next_time(
     assert not list((tmp_path / "failed").iterdir())
 
 
-def test_what_another_worker_saw_fail_is_not_tried_again_before_the_next_study(
+def test_a_cell_that_failed_in_another_worker_is_retried_by_the_next_study_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
@@ -261,7 +261,7 @@ def test_seeds_of_one_configuration_are_trained_in_one_step(
             torch.testing.assert_close(tensor, alone.read_weights()[0][name], atol=1e-5, rtol=1e-4)
 
 
-def test_a_cell_that_would_end_too_late_is_not_begun(
+def test_a_cell_that_would_end_after_the_deadline_is_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither is one that waits for it; a shorter one is."""
@@ -277,7 +277,7 @@ def test_a_cell_that_would_end_too_late_is_not_begun(
     assert not report.failed
 
 
-def test_every_cell_has_one_thread_and_its_own_random_numbers() -> None:
+def test_every_cell_runs_on_one_thread_with_its_own_random_numbers() -> None:
     drawn = []
     torch.set_num_threads(2)
     try:

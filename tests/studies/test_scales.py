@@ -28,7 +28,7 @@ EVERY = {
 
 
 @pytest.mark.parametrize(("scale", "made"), EVERY.values(), ids=lambda v: v.name)
-def test_every_network_takes_the_images_of_its_scale(scale: Scale, made: Build) -> None:
+def test_every_network_accepts_the_images_of_its_scale(scale: Scale, made: Build) -> None:
     """Shapes only, without memory for weights; the networks for two cores are run below."""
     side = scale.images.image
     with torch.device("meta"):
@@ -74,12 +74,12 @@ def test_networks_that_are_compared_differ_in_nothing_else(scale: Scale) -> None
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
-def test_questions_can_be_asked_that_way(scale: Scale) -> None:
+def test_measurements_accept_the_options_of_a_scale(scale: Scale) -> None:
     known: dict[str, Any] = {
         name: room.named(name) for room in (analyses, probes) for name in room.names()
     }
-    assert set(scale.counts) <= set(known)
-    for name, options in scale.asks.items():
+    assert set(scale.image_counts) <= set(known)
+    for name, options in scale.measurement_options.items():
         for each in (
             [{"what": what} for whats in options.values() for what in whats]
             if name == "lesion"
@@ -95,10 +95,11 @@ def test_the_last_unit_before_the_head() -> None:
             made = scale.build(model)
             network = build(made.name, image=scale.images.image, classes=3, **made.options)
             units = vitreous.open(network).anatomy.units
-            assert [unit.name for unit in units if unit.kind != "head"][-1] == scale.last[model]
+            body = [unit.name for unit in units if unit.kind != "head"]
+            assert body[-1] == scale.last_units[model]
 
 
-def test_tasks_are_those_of_the_world_and_nothing_is_mirrored() -> None:
+def test_tasks_exist_in_the_world_and_are_never_flipped() -> None:
     assert all(name.removeprefix("world:") in WORLD for name in TASKS.values())
     assert SANITY.recipe.augment.flip == SANITY.plain.flip == SANITY.finetune.augment.flip == 0
     assert SANITY.recipe.augment.mixup == SANITY.recipe.augment.cutmix == 0

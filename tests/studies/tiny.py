@@ -22,7 +22,10 @@ def tiny() -> Scale:
     scale = scale_named("sanity")
     short = scale.recipe.but(epochs=1, warmup=0.0, batch=32)
     return replace(
-        scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4}
+        scale,
+        recipe=short,
+        images=replace(scale.images, size=64, test_size=32),
+        image_counts={"erf": 4},
     )
 
 

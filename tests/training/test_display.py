@@ -64,7 +64,7 @@ def test_a_line_for_every_epoch(
     assert all(len(line) == len(lines[1]) for line in lines[2:])
 
 
-def test_nothing_if_told_so(
+def test_show_false_prints_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], board: type[Writer]
 ) -> None:
     go(tmp_path, PLAIN, show=False)

@@ -83,7 +83,7 @@ def test_a_rate_that_blows_up_in_the_last_step(tmp_path: Path) -> None:
         )
 
 
-def test_a_finished_run_that_holds_such_numbers_is_no_result(
+def test_a_finished_run_with_non_finite_weights_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "check_finite", lambda *_: None)

@@ -12,7 +12,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.training.step import BatchFeed, order
 
 
-def test_what_was_gathered_ahead_is_what_was_asked_for(tmp_path: Path) -> None:
+def test_prefetched_batches_are_those_requested(tmp_path: Path) -> None:
     """Mapped from a file, with and without the thread, in order and out of order."""
     data = images()
     np.save(tmp_path / "pixels.npy", data.images.numpy())

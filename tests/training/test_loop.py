@@ -177,7 +177,9 @@ def test_two_processes_in_one_folder(tmp_path: Path) -> None:
         go(tmp_path, PLAIN)
 
 
-def test_a_loss_that_is_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_is_not_finite_stops_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vitreous.training.loop.SAVE_EVERY", 0.0)
 
     class Breaks(nn.Module):

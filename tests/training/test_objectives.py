@@ -55,7 +55,7 @@ def test_classify() -> None:
     assert loss.item() == pytest.approx(float(entropy(OWN, SOFT)), rel=1e-6)
 
 
-def test_the_loss_is_float32_whatever_the_model_gives() -> None:
+def test_the_loss_is_float32_for_any_output() -> None:
     loss = Classify(Says(OWN.bfloat16()))(IMAGES, SOFT)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(float(entropy(OWN.bfloat16(), SOFT)), rel=1e-6)
@@ -140,7 +140,7 @@ def test_what_does_not_fit(
         objective(recipe, model, teacher=teacher, mean=MEAN, std=STD)
 
 
-def test_a_teacher_that_does_not_say_how_many_classes_it_knows() -> None:
+def test_a_teacher_without_a_number_of_classes_is_checked_by_its_output() -> None:
     teacher = Says(torch.randn(5, 7))
     del teacher.num_classes
     with pytest.raises(VitreousError, match=r"The teacher answers \(5, 7\) and the model \(5, 4\)"):
@@ -207,7 +207,7 @@ def expected(cut: Tensor, target: str) -> list[Any]:
     return out
 
 
-def test_extreme_colours_are_classes_too() -> None:
+def test_black_and_white_are_valid_colour_classes() -> None:
     whole = masked("colour")
     assert whole.truth(normalised(torch.ones(1, 3, 16, 24).double())).unique().tolist() == [511]
     assert whole.truth(normalised(torch.zeros(1, 3, 16, 24).double()) - 0.1).unique().tolist() == [
@@ -254,7 +254,7 @@ def test_another_patch_is_never_the_same() -> None:
     "options",
     [{}, {"pool": "gap"}, {"distilled": True}, {"pos": "2d", "inject": "every"}, {"pos": "none"}],
 )
-def test_the_stream_is_the_models_own(options: dict[str, Any]) -> None:
+def test_masked_patches_use_the_models_own_blocks(options: dict[str, Any]) -> None:
     """With a prediction that reads the tokens as they are and nothing corrupted, what arrives is
     `forward_features`."""
     objective = masked("pixels", **options)
@@ -280,7 +280,7 @@ class Keep(nn.Module):
 
 
 @pytest.mark.parametrize("target", ["colour", "patch_colours", "pixels"])
-def test_masked_loss_by_loops(target: Any) -> None:
+def test_the_masked_loss_equals_a_loop(target: Any) -> None:
     """From the answers at the corrupted places only."""
     objective = masked(target, patch=8)
     images = normalised(pictures())
@@ -321,7 +321,7 @@ def test_every_trained_parameter_gets_a_gradient() -> None:
         assert {"mask_token", "predict.weight", "model.patch_embed.proj.weight"} <= trained
 
 
-def test_masked_patches_can_be_learned() -> None:
+def test_training_lowers_the_masked_loss() -> None:
     """Uniform pictures: what is hidden can be read off the rest, so the loss falls far below log
     512."""
     objective = masked("colour", init="timm")

@@ -156,7 +156,7 @@ def test_a_warm_up_that_does_not_fit() -> None:
 PLAIN = {"image": 16, "classes": 10}
 
 
-def test_what_is_not_decayed_by_name() -> None:
+def test_positions_and_tokens_are_not_decayed() -> None:
     vit = build("vit_ti/4", **PLAIN, depth=1, distilled=True)
     dense = [
         "patch_embed.proj",
@@ -193,7 +193,7 @@ def test_what_is_not_decayed_by_name() -> None:
 @pytest.mark.parametrize(
     "name", ["test_vit", "swin_tiny_patch4_window7_224", "convit_tiny", "pit_ti_224"]
 )
-def test_timms_own_choice(name: str) -> None:
+def test_undecayed_parameters_are_timms(name: str) -> None:
     """timm's optimiser factory spares the same parameters."""
     with torch.device("meta"):
         model = timm.create_model(name)

@@ -1,8 +1,8 @@
-"""Claims and the books they stand in.
+"""Claims, and books of claims.
 
-What a claim *says* is data: a TOML file with a table for the paper and one for every finding
-(sentence, place in the paper, what the paper reports, study, preconditions). What it *compares* is
-a function, entered under the finding's id:
+The text of a claim is data: a TOML file with a table for the paper and one for every finding
+(sentence, place in the paper, what the paper reports, study, preconditions). Its check is a
+function, registered under the finding's id:
 
     BOOK = Book.read(Path(__file__).with_name("registers.toml"))
 
@@ -63,8 +63,8 @@ REPRESENTATION = frozenset(
         "variance",
     )
 )
-"""Measurements of what a network computes rather than of how well it does: an untrained network has
-them, too, so claims about trained networks are compared with that."""
+"""Measurements of a network's representations, as opposed to its performance. An untrained network
+has them as well, so claims about trained networks are compared with an untrained control."""
 
 
 PAPER_ENTRIES: Entries = {"key": str, "title": str, "authors": str, "year": int, "arxiv": str}
@@ -84,8 +84,10 @@ FINDING_OPTIONS: Entries = {
 
 
 class CheckFailed(VitreousError):
-    """A check or precondition raised an error. `why` is the error with its line in `file`, or that
-    where it was raised."""
+    """A check or precondition raised an error.
+
+    `why` is the error with its place: the line in `file`, the check's, or where it was raised.
+    """
 
     def __init__(self, id: str, error: Exception, file: str = "") -> None:
         self.why = reason(error, file).rstrip(".")
@@ -95,7 +97,7 @@ class CheckFailed(VitreousError):
 
 @dataclass(frozen=True)
 class Paper:
-    """Where claims come from; `key` is the beginning of their ids."""
+    """The paper that claims are from; their ids begin with its `key`."""
 
     key: str
     title: str
@@ -115,29 +117,30 @@ class Claim:
     reported
         What the paper measured, in a few words and numbers.
     study
-        The study that trains and measures what it needs.
+        The study that trains and measures the models it needs.
     value
         The paper's number for the main effect; None if it has none that can be compared.
     unit
-        What that number counts: points, share, ratio.
+        The unit of that number: points, share, ratio.
     many_classes
-        Whether the number is for data of many classes only.
+        Whether the number only applies to data of many classes.
     task
         The task of the embedded world on which a small version runs; empty if there is none.
     sanity
         Whether there is a small version for two cores.
     large
-        Whether the paper speaks of ImageNet or more, of which small data have only an analogue.
+        Whether the paper's claim is about ImageNet or larger data, so that small data can only test
+        an analogue.
     withdrawn
         Who withdrew or disputes it, and where.
     requires
-        What has to hold before the claim can be tested.
+        Preconditions of testing the claim.
     control
-        False if untrained networks say nothing about it, although it is about representations.
+        False if it is about representations, but untrained networks are no control for it.
     probes
-        The probes that its book brings, which measure representations.
+        The probes that its book adds; they measure representations.
     source
-        The name by which its book was given, where it is not installed.
+        The reference by which its book was given, if the book is not installed.
     """
 
     id: str
@@ -168,7 +171,7 @@ class Claim:
     def evaluate(self, query: Query) -> Iterator[Effect]:
         """The effects of its check on this evidence; an error names the claim."""
         applies = query.scale == "hundred" or not self.many_classes
-        with self._explained():
+        with self._named_in_errors():
             effects = self.check(replace(query, paper=self.value if applies else None))
             if not isinstance(effects, Iterable):
                 raise TypeError(f"it returns {effects!r}, and a check yields effects")
@@ -178,23 +181,25 @@ class Claim:
                 yield effect
 
     def unmet(self, query: Query) -> list[str]:
-        """Why it cannot be tested on this evidence: a sentence for each precondition not met."""
-        with self._explained():
+        """Why it cannot be tested on this evidence: a sentence for each unmet precondition."""
+        with self._named_in_errors():
             return [why for each in self.requires if (why := each.unmet(query))]
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _named_in_errors(self) -> Iterator[None]:
         """Name the claim in errors that its check or a precondition raises."""
         try:
             yield
         except Exception as error:
             if _is_about_a_file(error):
-                raise  # which its owner can mend
+                raise  # the user has to repair the file; the check is not at fault
             raise CheckFailed(self.id, error, _source_of(self.check)) from error
 
     def needs(self, scale: Scale = "ten") -> list[Need]:
-        """Every result it reads, its untrained control included, found by evaluating it on
-        nothing."""
+        """Every result it reads, its untrained control included.
+
+        Found by evaluating the claim on empty evidence, which records what it reads.
+        """
         query = Query(scale=scale)
         for _ in self.evaluate(query):
             pass
@@ -203,24 +208,26 @@ class Claim:
         return list({str(need): need for need in needs}.values())
 
     def has_control(self, scale: Scale = "ten") -> bool:
-        """Whether its main effect is a property of trained networks that untrained ones can have,
-        too."""
+        """Whether its main effect has to be compared with that of untrained networks.
+
+        It does if it is read off trained networks, and only from measurements of representations.
+        """
         if not self.control:
             return False
         query = Query(scale=scale)
-        _first(self.evaluate(query))
+        _main_effect(self.evaluate(query))
         trained = [need for need in query.needs if "checkpoint" not in need.facts]
         representation = REPRESENTATION | self.probes
         return bool(trained) and {need.result for need in query.needs} <= representation
 
     def control_needs(self, scale: Scale) -> list[Need]:
         query = Query(scale=scale, untrained=True)
-        _first(self.evaluate(query))
+        _main_effect(self.evaluate(query))
         return query.needs
 
 
 def _is_about_a_file(error: Exception) -> bool:
-    """Whether an error came of reading results, and not of what a check did."""
+    """Whether an error is about a file of results, and not a fault of the check."""
     if isinstance(error, Damaged):
         return True
     if isinstance(error, UnknownName) or not isinstance(error, VitreousError):
@@ -233,7 +240,7 @@ def _source_of(check: Check) -> str:
     return "" if code is None else str(code.co_filename)
 
 
-def _first(effects: Iterable[Effect]) -> Effect | None:
+def _main_effect(effects: Iterable[Effect]) -> Effect | None:
     """The main effect, which is the first that is not merely noted."""
     return next((effect for effect in effects if effect.direction is not None), None)
 
@@ -257,8 +264,8 @@ class Book:
     def read(cls, path: Path) -> Book:
         """Read a TOML file with a table `paper` and one for each claim.
 
-        What else it may have is in `vitreous.claims.book_extensions`. From then on the book's own
-        words for models, facts and probes are known.
+        `vitreous.claims.book_extensions` describes the other tables that it may have. Reading the
+        file also registers the words that the book adds for models, facts and probes.
 
         Examples
         --------
@@ -277,13 +284,13 @@ class Book:
         return cls(Paper(**paper), content, extensions)
 
     def check(self, id: str) -> Callable[[Check], Check]:
-        """Enter the check of a claim; its text is in the book's file."""
+        """Decorator that registers the check of a claim, whose text is in the book's file."""
         if id not in self.entries:
             raise UnknownName(
                 "claim", id, self.entries, "The book's file has no table of that name."
             )
 
-        def enter(check: Check) -> Check:
+        def register(check: Check) -> Check:
             if id in self.claims:
                 raise VitreousError(f"The finding {id!r} has two checks; it takes one.")
             if not callable(check):
@@ -301,17 +308,17 @@ class Book:
             )
             return check
 
-        return enter
+        return register
 
     def precondition(self, kind: str, says: str) -> Callable[[Condition], Condition]:
-        """Add a kind of precondition; enter it before the checks of claims that require it.
+        """Decorator that adds a kind of precondition, for the checks that come after it.
 
         Parameters
         ----------
         kind
             Its name in `requires = [{blocks = 12}]`.
         says
-            What it asks for, with `{value}`: "a ViT of at least {value} blocks".
+            What it requires, with `{value}`: "a ViT of at least {value} blocks".
 
         Examples
         --------
@@ -323,18 +330,18 @@ class Book:
         if kind in (*KINDS, *self.conditions):
             raise VitreousError(f"There already is a precondition {kind!r}; choose another name.")
 
-        def enter(condition: Condition) -> Condition:
+        def register(condition: Condition) -> Condition:
             self.conditions[kind] = (says, condition)
             return condition
 
-        return enter
+        return register
 
     def __iter__(self) -> Iterator[Claim]:
         return iter(sorted(self.claims.values(), key=lambda claim: claim.id))
 
 
 def _check_findings(tables: dict[str, Any], where: str) -> None:
-    """Raise an error if a table of a book's file is not that of a finding, or has another's id."""
+    """Raise an error if a table of a book's file is not a valid finding, or if two share an id."""
     ids: dict[str, str] = {}
     for id, table in tables.items():
         if not isinstance(table, dict) or not table.keys() & FINDING.keys():

@@ -1,6 +1,6 @@
-"""What a book adds to the package: model words, facts, networks, probes and analyses.
+"""Extensions that a book can define: model words, facts, networks, probes and analyses.
 
-They are tables of the book's file, beside those of its findings:
+They are further tables in the book's file:
 
     [models]
     small_vit = "the smallest ViT of the same family"
@@ -42,7 +42,7 @@ TABLES = ("models", "facts", "scales", "probes", "analyses")
 FACT_ENTRIES: Entries = {"models": list, "option": str, "network": str}
 NETWORK_ENTRIES: Entries = {"options": dict, "recipe": dict}
 ADDED_BY_STUDIES = ("data", "seed")
-"""Facts that a study adds to those a claim asks for; they come last in the vocabulary."""
+"""Facts that a study adds to those in a claim's query; they come last in the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,11 @@ class NewFact:
     models
         Words of the models that can have it.
     option
-        The option of the network that it sets; empty if it says nothing about the network.
+        The option of the network that it sets; empty if it sets none.
     network
-        What builds a network with this fact, as `module:function`, called with the options of the
-        network it replaces, whose name is the option `base` (default: the network itself).
+        A function, `module:function`, that builds a network with this fact. It is called with the
+        options of the network that it replaces, and that network's name as `base` (default: no
+        function, the option is enough).
     """
 
     says: str
@@ -70,14 +71,14 @@ class NewFact:
 
 @dataclass(frozen=True)
 class NewNetwork:
-    """How a model word becomes a network at a scale.
+    """The network that a model word stands for at a scale.
 
     Parameters
     ----------
     network
         A name that `vitreous train` takes: of a family, of timm, or `module:function`.
     options
-        What it is built with.
+        Options of the network.
     recipe
         Changes to the recipe of the scale; `name` starts from another recipe, by its name or as
         `module:function`.
@@ -90,7 +91,7 @@ class NewNetwork:
 
 @dataclass(frozen=True)
 class Extensions:
-    """Everything a book adds: words, facts, networks by scale and model word, measurements."""
+    """Everything a book adds: words, facts, networks (by scale, then model word), measurements."""
 
     models: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, NewFact] = field(default_factory=dict)
@@ -121,7 +122,7 @@ def read_extensions(tables: Mapping[str, Any], path: Path) -> Extensions:
 
 def _read_facts(tables: Any, where: str, folder: Path) -> dict[str, NewFact]:
     facts = {}
-    for name, table in _inside(tables, f"[facts] in {where}"):
+    for name, table in _subtables(tables, f"[facts] in {where}"):
         check_entries(table, f"[facts.{name}] in {where}", {"says": str}, FACT_ENTRIES)
         network = absolute_name(table.get("network", ""), folder)
         models = tuple(table.get("models", ()))
@@ -131,9 +132,9 @@ def _read_facts(tables: Any, where: str, folder: Path) -> dict[str, NewFact]:
 
 def _read_networks(tables: Any, where: str, folder: Path) -> dict[str, dict[str, NewNetwork]]:
     networks: dict[str, dict[str, NewNetwork]] = {}
-    for scale, models in _inside(tables, f"[scales] in {where}"):
+    for scale, models in _subtables(tables, f"[scales] in {where}"):
         networks[scale] = {}
-        for model, table in _inside(models, f"[scales.{scale}] in {where}"):
+        for model, table in _subtables(models, f"[scales.{scale}] in {where}"):
             place = f"[scales.{scale}.{model}] in {where}"
             check_entries(table, place, {"network": str}, NETWORK_ENTRIES)
             recipe = dict(table.get("recipe", {}))
@@ -144,15 +145,15 @@ def _read_networks(tables: Any, where: str, folder: Path) -> dict[str, dict[str,
     return networks
 
 
-def _inside(tables: Any, where: str) -> list[tuple[str, Any]]:
-    """The tables in a table."""
+def _subtables(tables: Any, where: str) -> list[tuple[str, Any]]:
+    """The subtables of a table, with their names."""
     if not isinstance(tables, dict):
         raise VitreousError(f"{where} has to be a table, not {tables!r}.")
     return list(tables.items())
 
 
 def _check_models(extensions: Extensions, where: str) -> None:
-    """Raise an error if a table speaks of a model that it may not speak of."""
+    """Raise an error if facts name unknown models, or networks are for another book's models."""
     known = {**MODELS, **extensions.models}
     for name, fact in extensions.facts.items():
         for model in fact.models:
@@ -169,7 +170,10 @@ def _check_models(extensions: Extensions, where: str) -> None:
 
 
 def extend_vocabulary(extensions: Extensions, where: str) -> None:
-    """Make the words, facts and measurements of a book known; the same ones twice are one."""
+    """Add the words, facts and measurements of a book to the vocabulary.
+
+    Adding the same ones again is allowed; giving a known word another meaning raises.
+    """
     facts = {name: fact.says for name, fact in extensions.facts.items()}
     kinds = (
         ("model", extensions.models, MODELS),

@@ -1,7 +1,7 @@
-"""Where books come from: the four of this package, those of installed packages, and given ones.
+"""The books in use: the four of this package, those of installed packages, and those given by name.
 
-An installed package has the entry point group `vitreous.books`; any other book is given by name,
-`mypkg.module:BOOK` or `path/file.py:BOOK`.
+An installed package declares its book as an entry point of the group `vitreous.books`. Any other
+book is given as `mypkg.module:BOOK` or `path/file.py:BOOK`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from vitreous.plugins import BOOK, absolute_name, installed_objects, load_object
 
 log = logging.getLogger("vitreous")
 PAPERS = ("park_2022", "raghu_2021", "dosovitskiy_2021", "dascoli_2021")
-"""One package of checks each; their texts are in `books/`."""
+"""The papers of this package: each has a package of checks here, and its texts in `books/`."""
 GIVEN: dict[str, Book] = {}
-"""Books given by name, by that name."""
+"""Books given with `--book` or `use_books`, by the name they were given by."""
 
 
 def use_books(names: Iterable[str]) -> list[Book]:
@@ -46,7 +46,7 @@ def _use_book(name: str) -> Book:
         book = load_object(name, BOOK, _is_book)
         _check_books(_unique([*_named_books(), (name, book)]))
         if name not in [each.text for each in installed_objects(BOOK.group)]:
-            # so that a command that is proposed for one of its findings can find it again
+            # so that the commands that verdicts suggest contain --book
             book.claims = {id: replace(each, source=name) for id, each in book.claims.items()}
         GIVEN[name] = book
     return GIVEN[name]
@@ -64,7 +64,7 @@ def every_book() -> list[Book]:
 
 
 def _named_books() -> list[tuple[str, Book]]:
-    """Names and books, each book once."""
+    """All books in use with their names, each book once."""
     named: list[tuple[str, Book]] = [
         (paper, import_module(f"vitreous.claims.{paper}").BOOK) for paper in PAPERS
     ]
@@ -103,7 +103,7 @@ def _installed_book(name: str, package: str) -> Book | None:
 
 @cache
 def _leave_out(package: str, why: str) -> None:
-    """Warn that a package's findings are not used; once in a process."""
+    """Warn, once per process, that the findings of a package are not used."""
     log.warning("The findings of the package %s are left out: %s", package, why)
 
 

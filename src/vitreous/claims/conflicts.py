@@ -1,9 +1,8 @@
-"""Where the papers contradict each other, their own code, or what is commonly read into them, and
-what is done about it.
+"""Contradictions between the papers, between a paper and its code, or its common interpretation.
 
-Each says in a sentence what does not agree, which claims and systems of the catalogue it is about,
-and how the package treats it. Claims that are disputed are judged like all others; their conflicts
-are shown beside the verdict."""
+Each conflict has a sentence, the claims and systems of the catalogue that it concerns, and how the
+package treats it. Disputed claims are judged like all others; the conflict is shown beside the
+verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from vitreous.errors import UnknownName
 
 @dataclass(frozen=True)
 class Conflict:
-    """Things that do not agree."""
+    """One contradiction, and how it is treated."""
 
     id: str
     sentence: str
@@ -32,16 +31,16 @@ CONFLICTS = tuple(
         Path(__file__).with_name("books").joinpath("conflicts.toml").read_text(encoding="utf-8")
     ).items()
 )
-"""All of them, in the order of their ids."""
+"""All conflicts, in the order of their ids."""
 
 
 def concerning(claim_id: str) -> tuple[Conflict, ...]:
-    """What does not agree about a claim."""
+    """The conflicts that concern a claim."""
     return tuple(conflict for conflict in CONFLICTS if claim_id.upper() in conflict.concerns)
 
 
 def conflict(id: str) -> Conflict:
-    """By id, however it is written."""
+    """The conflict with this id, in upper or lower case."""
     known = {each.id: each for each in CONFLICTS}
     if (wanted := id.upper()) not in known:
         raise UnknownName("conflict", id, known)

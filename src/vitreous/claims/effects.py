@@ -1,18 +1,17 @@
-"""What a claim measures: effects, each with the value of no effect, a direction, and a size that
-counts.
+"""Effects: the numbers that a claim compares, each with a null value, a direction and a size.
 
-A check yields effects. The first that is not merely noted is the **main effect**, which is what the
-claim's sentence says; the others support it. A single effect is
+A check yields effects. The first one with a direction is the **main effect**, which tests the
+claim's sentence; the others support it, or are only noted. The outcome of an effect is
 
-    reproduced   its direction is certain, and it is at least half of the paper's effect, or of the
-                 size that matters
+    reproduced   its direction is certain, and it is at least half of the paper's effect, or at
+                 least the size that matters
     weaker       its direction is certain, and it is smaller than that
-    no effect    its interval holds the null and leaves out half of the paper's value
+    no effect    its interval contains the null and excludes half of the paper's effect
     opposite     the other direction is certain
     undecided    none of these: too few images or trainings to tell
 
-"Certain" means that the 95 % interval leaves out the null. An effect without a paper's value and
-without a size that matters is judged by its direction alone.
+"Certain" means that the 95 % interval excludes the null. An effect with neither a value in the
+paper nor a size that matters is judged by its direction alone.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from vitreous.claims.statistics import UNKNOWN, Interval95, estimate_effect
 Outcome = Literal["reproduced", "weaker", "no effect", "opposite", "undecided"]
 Direction = Literal["more", "less", "within"]
 HALF = 0.5
-"""Share of the paper's effect from which on it counts as reproduced."""
+"""Share of the paper's effect that is needed to count as reproduced."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +46,16 @@ class Effect:
     paper
         The same number in the paper.
     matters
-        Where the paper has none: the smallest distance from the null that would matter.
+        Without a number in the paper: the smallest distance from the null that would matter.
     bound
-        For "within": how far from the null it may lie. For "more" and "less": a bound that all of
-        the interval has to keep, where the sentence names one ("at most 2 %") instead of an effect.
+        For "within": the largest distance from the null. For "more" and "less": a bound on the
+        whole interval, if the sentence names one ("at most 2 %") instead of an effect.
     control
         The same number of untrained networks.
     learned
-        The number minus that of untrained networks, paired.
+        What training adds: the paired difference (or ratio) to untrained networks.
     saturated
-        Whether it compares accuracies that leave no room to differ.
+        Whether it compares accuracies that are too close to 100 % to differ.
     """
 
     label: str
@@ -73,7 +72,7 @@ class Effect:
 
     @property
     def ratio(self) -> bool:
-        """Ratios are those whose null is one; distances from it are logarithms."""
+        """Whether it is a ratio with null one; distances are then differences of logarithms."""
         return self.null == 1.0 and self.measured.ratio
 
     @property
@@ -85,41 +84,41 @@ class Effect:
         return -1 if self.direction == "less" else 1
 
     def distance(self, value: float) -> float:
-        """How far a value lies from the null, positive in the claimed direction."""
+        """Signed distance of a value from the null, positive in the claimed direction."""
         away = log(value / self.null) if self.ratio else value - self.null
         return self.sign * away
 
     @property
-    def wanted(self) -> float:
-        """The distance from the null from which on the effect is reproduced; 0 if any will do."""
+    def required_distance(self) -> float:
+        """The smallest distance from the null that is reproduced; 0 if any distance will do."""
         if self.paper is not None:
             return max(HALF * self.distance(self.paper), 0.0)
         return self.matters or 0.0
 
     @property
     def threshold(self) -> float:
-        """The value from which on it is reproduced; the null, if any effect in that direction will
-        do."""
+        """The value that is at `required_distance` from the null, or the bound if there is one."""
         if self.bound is not None and self.direction != "within":
             return self.bound
         if self.ratio:
-            return self.null * exp(self.sign * self.wanted)
-        return self.null + self.sign * self.wanted
+            return self.null * exp(self.sign * self.required_distance)
+        return self.null + self.sign * self.required_distance
 
     @property
     def criterion(self) -> str:
-        """When it is reproduced, in words."""
+        """The condition for "reproduced", in words."""
         if self.direction is None:
             return "noted"
         if self.direction == "within":
             return f"within {self.bound:g} of {self.null:g}"
         if self.bound is not None:
             return f"at {'least' if self.sign > 0 else 'most'} {self.bound:g}"
-        side = "more" if self.sign > 0 else "less"
-        size = "" if not self.wanted else f", {'at least' if self.sign > 0 else 'at most'}"
-        half = " (half of the paper's effect)" if self.wanted and self.paper is not None else ""
-        limit = f"{size} {self.threshold:.3g}{half}" if self.wanted else ""
-        return f"{side} than {self.null:g} for certain{limit}"
+        side, limit = ("more", "at least") if self.sign > 0 else ("less", "at most")
+        direction = f"{side} than {self.null:g} for certain"
+        if not self.required_distance:
+            return direction
+        half = " (half of the paper's effect)" if self.paper is not None else ""
+        return f"{direction}, {limit} {self.threshold:.3g}{half}"
 
     @property
     def share_of_paper(self) -> float | None:
@@ -133,15 +132,15 @@ class Effect:
 
     @property
     def p_value(self) -> float:
-        """Two-sided, against the value of no effect; for "within", against the nearer bound.
+        """Two-sided p-value against the null; for "within", against the nearer bound.
 
-        It is below 5 % just where the effect is certain, one way or the other.
+        It is below 5 % exactly if the effect is certain, in either direction.
         """
         return self.measured.p_value(self.nearest_null)
 
     @property
     def nearest_null(self) -> float:
-        """The value that has to be excluded before anything is certain."""
+        """The value that `p_value` tests against: the null, or for "within" the nearer bound."""
         if self.direction != "within" or self.bound is None:
             return self.null
         above = self.measured.value > self.null
@@ -149,7 +148,7 @@ class Effect:
 
     @property
     def outcome(self) -> Outcome | None:
-        """None if it is only noted."""
+        """The outcome, as defined at the head of this file; None if it is only noted."""
         if self.direction is None:
             return None
         if not isfinite(self.measured.value) or self.saturated:
@@ -161,18 +160,19 @@ class Effect:
         return self.judge(self.measured)
 
     def judge(self, measured: Interval95) -> Outcome:
-        """The outcome for this number with that interval."""
+        """The outcome if this were the measured interval, without a bound."""
         ends = sorted(self.distance(end) for end in (measured.low, measured.high))
         if ends[0] > 0:
-            return "reproduced" if self.distance(measured.value) >= self.wanted else "weaker"
+            is_large = self.distance(measured.value) >= self.required_distance
+            return "reproduced" if is_large else "weaker"
         if ends[1] < 0:
             return "opposite"
-        if self.wanted > 0 and ends[1] < self.wanted:
+        if self.required_distance > 0 and ends[1] < self.required_distance:
             return "no effect"
         return "undecided"
 
     def _equivalence(self) -> Outcome:
-        """Two one-sided tests of 2.5 % each: the whole interval lies within the bound."""
+        """The outcome of an equivalence: two one-sided tests of 2.5 % each."""
         assert self.bound is not None
         low, high = self.measured.low - self.null, self.measured.high - self.null
         if -self.bound <= low and high <= self.bound:
@@ -180,6 +180,7 @@ class Effect:
         return "opposite" if low > self.bound or high < -self.bound else "undecided"
 
     def _bounded(self) -> Outcome:
+        """The outcome of a bound, which the whole interval has to keep."""
         assert self.bound is not None
         ends = [self.sign * (end - self.bound) for end in (self.measured.low, self.measured.high)]
         if min(ends) >= 0:
@@ -187,7 +188,7 @@ class Effect:
         return "opposite" if max(ends) < 0 else "undecided"
 
     def with_control(self, control: Effect) -> Effect:
-        """Beside the same effect of untrained networks."""
+        """A copy with the control, the same effect of untrained networks, and what is learned."""
         if self.quantity is None or control.quantity is None or not control.quantity.known:
             return self
         if self.ratio:
@@ -198,38 +199,41 @@ class Effect:
 
     @property
     def controlled(self) -> bool:
-        """Whether untrained networks have a number to compare with."""
+        """Whether there is a finite number of untrained networks to compare with."""
         return self.control is not None and isfinite(self.control.value)
 
     @property
     def holds_untrained(self) -> bool:
-        """Whether untrained networks show the effect, and training adds nothing to it for certain
-        and, where a size counts, less than that."""
+        """Whether untrained networks show the effect, and training does not certainly add to it.
+
+        If a size is required, training must also add less than that size.
+        """
         if not self.shown_untrained or (self.bound is None and self.is_learned):
             return False
-        rule = self._rule_of_learned
-        if rule is None or rule.wanted == 0:
+        rule = self._learned_effect
+        if rule is None or rule.required_distance == 0:
             return True
-        return rule.distance(rule.measured.value) < rule.wanted
+        return rule.distance(rule.measured.value) < rule.required_distance
 
     @property
     def shown_untrained(self) -> bool:
-        """Whether untrained networks show the effect for certain."""
+        """Whether untrained networks certainly show the effect."""
         if self.control is None or not self.controlled:
             return False
         if self.bound is not None:
             return replace(self, measured=self.control).outcome == "reproduced"
         if self.ratio and not self.control.low > 0:
-            return False  # no ratio, so nothing for certain
+            return False  # the logarithm is not defined
         return min(self.distance(end) for end in (self.control.low, self.control.high)) > 0
 
     @property
     def is_learned(self) -> bool:
         """Whether trained networks certainly have more of the effect than untrained ones, or keep a
-        bound that those certainly do not.
+        bound that untrained ones certainly do not.
 
-        That the one is certain and the other is not would not do: with networks that do not differ
-        it happens in up to a quarter of the studies.
+        The paired difference decides. It is not enough that the effect is certain in trained
+        networks and not in untrained ones: if the two do not differ, that happens in up to a
+        quarter of the studies.
         """
         if self.bound is not None and self.control is not None:
             without = replace(self, measured=self.control).outcome
@@ -237,20 +241,18 @@ class Effect:
         return self.judge_learned() in ("reproduced", "weaker")
 
     def judge_learned(self) -> Outcome | None:
-        """The outcome of what training adds, where untrained networks show some of the effect."""
-        rule = self._rule_of_learned
+        """The outcome of what training adds; None without an untrained control."""
+        rule = self._learned_effect
         return rule.judge(rule.measured) if rule is not None else None
 
     @property
-    def _rule_of_learned(self) -> Effect | None:
-        """What training adds, as an effect of its own."""
+    def _learned_effect(self) -> Effect | None:
+        """What training adds, as an effect with null 0 (or ratio 1) and the same required size."""
         if self.learned is None or not isfinite(self.learned.value) or self.direction == "within":
             return None
-        wanted = 0.0 if self.bound is not None else self.wanted
+        size = 0.0 if self.bound is not None else self.required_distance
         null = 1.0 if self.ratio else 0.0
-        return replace(
-            self, measured=self.learned, null=null, paper=None, matters=wanted, bound=None
-        )
+        return replace(self, measured=self.learned, null=null, paper=None, matters=size, bound=None)
 
 
 def _effect(
@@ -283,7 +285,7 @@ def _effect(
 def _check_numbers(
     quantity: Quantity, direction: Direction | None, null: float, **sizes: float | None
 ) -> None:
-    """Raise an error if an effect cannot be judged; a claim says so in its verdict."""
+    """Raise an error if an effect cannot be judged; the claim's verdict then shows the error."""
     if not isinstance(quantity, Quantity):
         raise TypeError(f"an effect takes a Quantity, not {quantity!r}")
     for name, value in {"null": null, **sizes}.items():
@@ -306,7 +308,7 @@ def more(
     *,
     matters: float | None = None,
 ) -> Effect:
-    """The effect lies above `than`, the value of no effect.
+    """An effect of which the claim says that it lies above `than`, the value of no effect.
 
     Parameters
     ----------
@@ -317,10 +319,10 @@ def more(
     than
         The value of no effect.
     paper
-        The same number in the paper: half of that effect counts as reproduced.
+        The same number in the paper; half of that effect counts as reproduced.
     matters
-        Without a number in the paper: the least distance from `than` that matters; of a ratio, the
-        logarithm of the least ratio.
+        Without a number in the paper: the smallest distance from `than` that matters. For a ratio,
+        the logarithm of the smallest ratio.
 
     Examples
     --------
@@ -337,27 +339,25 @@ def less(
     *,
     matters: float | None = None,
 ) -> Effect:
-    """The effect lies below `than`, the value of no effect; otherwise as `more`."""
+    """An effect of which the claim says that it lies below `than`; otherwise as `more`."""
     return _effect(label, quantity, "less", than, paper=paper, matters=matters)
 
 
 def at_least(label: str, quantity: Quantity, bound: float, paper: float | None = None) -> Effect:
-    """The sentence names a bound rather than an effect: the whole interval lies at `bound` or
-    above."""
+    """A claim that names a bound instead of an effect: the whole interval is `bound` or more."""
     return _effect(label, quantity, "more", bound, paper=paper, bound=bound)
 
 
 def at_most(label: str, quantity: Quantity, bound: float, paper: float | None = None) -> Effect:
-    """The sentence names a bound rather than an effect: the whole interval lies at `bound` or
-    below."""
+    """A claim that names a bound instead of an effect: the whole interval is `bound` or less."""
     return _effect(label, quantity, "less", bound, paper=paper, bound=bound)
 
 
 def within(label: str, quantity: Quantity, bound: float, paper: float | None = None) -> Effect:
-    """The effect lies no farther from zero than `bound`."""
+    """An equivalence: the effect lies between `-bound` and `bound`."""
     return _effect(label, quantity, "within", 0.0, paper=paper, bound=bound)
 
 
 def noted(label: str, quantity: Quantity, paper: float | None = None) -> Effect:
-    """Worth knowing; decides nothing."""
+    """A number that is reported beside the verdict and does not influence it."""
     return _effect(label, quantity, None, 0.0, paper=paper)

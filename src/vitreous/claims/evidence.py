@@ -1,9 +1,8 @@
-"""What claims are judged on: trained models, what is known of each, and the results measured on
-them.
+"""Evidence: trained models, facts about each, and the results measured on them.
 
-A claim queries models by facts and reads numbers off their results. What is missing is recorded
-rather than raised, so that evaluating a claim once says everything it lacks. Evaluated on empty
-evidence, a claim says everything it needs: that is how a study is planned.
+A claim queries models by facts and reads numbers off their results. A missing result is recorded
+and does not raise, so evaluating a claim once finds everything that is missing. A study is planned
+in the same way: evaluated on empty evidence, a claim records every result that it needs.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from vitreous.claims.quantity import Array, Quantity
 from vitreous.errors import VitreousError
 
 Scale = Literal["sanity", "ten", "hundred"]
-"""The embedded world; real images of few classes, as CIFAR-10; real images of many, as
-CIFAR-100."""
+"""`sanity`: generated images; `ten`: real images of few classes, as CIFAR-10; `hundred`: real
+images of many classes, as CIFAR-100."""
 EMBEDDED = ("world:", "SYN-")
 """Prefixes of data sets that are generated."""
 TASKS = ("SYN-A", "SYN-B", "SYN-C", "SYN-D", "SYN-E")
-"""Those that small versions of claims run on."""
+"""The generated tasks that small versions of claims run on."""
 IMAGE_FACTS = ("data", "fraction", "held_out", "resolution", "measured")
 """Facts that decide which images a model is measured on."""
 MANY_CLASSES = 50
-"""Number of classes from which on a data set counts as one of many."""
+"""Smallest number of classes of a data set with many classes."""
 P = ParamSpec("P")
 
 
@@ -67,7 +66,7 @@ class Trainings:
         reading
             Function of its rows that returns (1 + replicates,) or (1 + replicates, k).
         name
-            Under which the reading is cached; by default the function itself.
+            Key under which the number is cached (default: the function itself).
         """
         name = reading if name is None else name
         values: dict[int, Array] = {}
@@ -93,7 +92,8 @@ class Trainings:
 def reads(
     measurement: str,
 ) -> Callable[[Callable[Concatenate[Rows, P], Any]], Callable[Concatenate[Trainings, P], Quantity]]:
-    """Turn a function of a result's rows into one of `Trainings` that returns a `Quantity`.
+    """Decorator: turn a function of a result's rows into one of `Trainings` that returns a
+    `Quantity`.
 
     Examples
     --------
@@ -117,20 +117,20 @@ def reads(
 
 @dataclass
 class Query:
-    """How a claim asks for models: `models("vit", pool="gap")`. Records what it needs and lacks.
+    """Selects models by facts, `models("vit", pool="gap")`, and records what a claim needs.
 
     Parameters
     ----------
     items
         Evidence on the images that the claim is judged on.
     scale
-        Which sizes of effects apply.
+        Decides which required sizes of effects apply.
     others
         All evidence, on any images, for claims that name a data set and for exact properties.
     untrained
-        Ask for the networks before their training where a claim asks for trained ones.
+        Select the networks before training where a claim selects trained ones.
     paper
-        The paper's value of the main effect, from the claim's table in its book; None where it does
+        The paper's value of the main effect, from the claim's table in its book; None if it does
         not apply to these images.
     """
 
@@ -161,13 +161,12 @@ class Query:
         return _by_model(self.others)
 
     def at(self, hundred: float, ten: float | None = None, sanity: float | None = None) -> float:
-        """A size by scale; what is not given is as for many classes."""
-        given = {"hundred": hundred, "ten": ten, "sanity": sanity}[self.scale]
-        return hundred if given is None else given
+        """The size for the query's scale; a missing one is that for many classes."""
+        size = {"hundred": hundred, "ten": ten, "sanity": sanity}[self.scale]
+        return hundred if size is None else size
 
     def reported(self, value: float) -> float | None:
-        """A number that the paper reports for many classes; None on other data, where it does not
-        apply."""
+        """A number that the paper reports for many classes; None on other data."""
         return value if self.scale == "hundred" else None
 
     @property
@@ -176,24 +175,24 @@ class Query:
 
 
 def _by_model(items: Iterable[EvidenceItem]) -> dict[str, list[EvidenceItem]]:
-    """Items by the model that they are about: a claim asks for one, and a study has hundreds."""
-    found: dict[str, list[EvidenceItem]] = {}
+    """Group items by their model, which speeds up queries: a study has hundreds of items."""
+    groups: dict[str, list[EvidenceItem]] = {}
     for item in items:
-        found.setdefault(str(item.facts["model"]), []).append(item)
-    return found
+        groups.setdefault(str(item.facts["model"]), []).append(item)
+    return groups
 
 
 class Evidence:
-    """Evidence items that may be judged together.
+    """Evidence items that can be judged together.
 
     Parameters
     ----------
     items
         One per model and checkpoint.
     not_judged
-        Models that were measured but are no evidence, and why.
+        Why a measured model is not used as evidence, by its name.
     options
-        Options with which `vitreous study` adds to it.
+        Options of the `vitreous study` command that adds to this evidence.
     """
 
     def __init__(
@@ -218,8 +217,8 @@ class Evidence:
         return [item for item in self.items if str(item.facts.get("data", "")) == data]
 
     def query(self, task: str = "", *, untrained: bool = False) -> tuple[str, Query]:
-        """A query for the evidence on real images if there is any, else on the task, else on the
-        world."""
+        """A query, and the name of its data: real images if there are any, else the task, else the
+        synthetic world."""
         names = [name for name in self.data if name]  # exact properties have no data
         real = [name for name in names if not name.startswith(EMBEDDED)]
         world = [name for name in names if name.startswith("world:")]
@@ -231,26 +230,29 @@ class Evidence:
 
 
 def scale_of(data: str, items: Sequence[EvidenceItem]) -> Scale:
-    """Which sizes of effects apply to the data set of these items."""
+    """The scale whose required sizes of effects apply to the data set of these items."""
     return scale_for(data, max((item.count_classes() for item in items), default=0))
 
 
 def scale_for(data: str, classes: int) -> Scale:
-    """Which sizes of effects apply to a data set of so many classes."""
+    """The scale whose required sizes of effects apply to a data set with `classes` classes."""
     if data.startswith(EMBEDDED):
         return "sanity"
     return "hundred" if classes >= MANY_CLASSES else "ten"
 
 
 def _check_comparable(items: Sequence[EvidenceItem]) -> None:
-    """Every result on one share of one data set was measured by one version on the same images."""
+    """Raise unless results of a measurement on the same data are of one version and one image set.
+
+    They have the same data if the facts in `IMAGE_FACTS` agree.
+    """
     known: dict[tuple[str, ...], tuple[EvidenceItem, tuple[str, str]]] = {}
     for item in items:
-        for measurement, own in item.marks().items():
-            place = (*(str(item.facts.get(fact, "")) for fact in IMAGE_FACTS), measurement)
-            first, mark = known.setdefault(place, (item, own))
+        for measurement, provenance in item.marks().items():
+            key = (*(str(item.facts.get(fact, "")) for fact in IMAGE_FACTS), measurement)
+            first, expected = known.setdefault(key, (item, provenance))
             names = ("version", "fingerprint of the images")
-            for what, one, other in zip(names, mark, own, strict=True):
+            for what, one, other in zip(names, expected, provenance, strict=True):
                 if one != other:
                     raise VitreousError(
                         f"{measurement} of {describe_facts(item.facts)} has {what} {other!r}, that "

@@ -12,7 +12,7 @@ import numpy as np
 from vitreous.claims.facts import Facts, describe_facts
 from vitreous.claims.no_replicates import Remedy, check_replicates
 from vitreous.claims.quantity import Array, replicates_from_interval
-from vitreous.claims.student_t import few_clusters
+from vitreous.claims.student_t import widening_factor
 from vitreous.results import Result
 
 if TYPE_CHECKING:
@@ -27,22 +27,22 @@ class EvidenceItem:
     Parameters
     ----------
     facts
-        What is known of the model and its training.
+        Facts about the model and its training.
     results
         Results by the name of the measurement.
     name
-        What the results call the model.
+        The name of the model in the results.
     other
-        What they call the second model, where two were measured together.
+        The name of the second model, if two were measured together.
     classes
-        Number of classes of its images; 0 where only the results say it.
+        Number of classes of its images; 0 if it has to be read from the results.
     known
-        What `marks` returns, where it is known without reading the results.
+        The value of `marks`, if it is known without reading the results.
     left_out
-        Measurements that do not apply to the model, and why.
+        Why a measurement does not apply to the model, by its name.
     remedy
-        How one of its results is measured again, where they have to have replicates. None if
-        intervals will do.
+        How to measure a result again, if results without replicates are refused. None if intervals
+        are accepted.
     """
 
     facts: Facts
@@ -59,7 +59,7 @@ class EvidenceItem:
         return int(self.facts.get("seed", 0))
 
     def marks(self) -> Mapping[str, tuple[str, str]]:
-        """For every result the version that measured it and the fingerprint of its images."""
+        """The version that measured each result, and the fingerprint of its images."""
         if self.known is not None:
             return self.known
         return {name: marks(result) for name, result in self.results.items()}
@@ -71,22 +71,22 @@ class EvidenceItem:
 
     @cached_property
     def readings(self) -> dict[Any, Array]:
-        """Numbers that claims have read off it; many claims begin with the same one."""
+        """Cache of the numbers that claims have read off it; many claims share them."""
         return {}
 
     @cached_property
-    def rows_about_it(self) -> dict[str, Rows]:
-        """By result, the rows that are about this model."""
+    def _rows_by_result(self) -> dict[str, Rows]:
+        """Cache of `rows`."""
         return {}
 
     def rows(self, measurement: str) -> Rows:
         """The rows of a result that are about this model."""
-        if measurement not in self.rows_about_it:
+        if measurement not in self._rows_by_result:
             rows = Rows(self, self.results[measurement])
             if self.name and "model" in rows.result.column_names:
                 rows = rows.where(model=self.name)
-            self.rows_about_it[measurement] = rows
-        return self.rows_about_it[measurement]
+            self._rows_by_result[measurement] = rows
+        return self._rows_by_result[measurement]
 
 
 def marks(result: Result) -> tuple[str, str]:
@@ -104,16 +104,16 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one result; those that an `EvidenceItem` gives are about one model.
+    """Some rows of one result. `EvidenceItem.rows` returns those about its model.
 
-    A study has hundreds of results, and a reading often looks at one row of each: only the numbers
-    of the chosen rows are kept, and a table is made only if it is asked for.
+    A study has hundreds of results, and a reading often uses one row of each. So this holds only
+    the positions of the selected rows, and builds a table only on demand.
     """
 
     item: EvidenceItem
     result: Result
     positions: NDArray[np.intp] | None = None
-    """The numbers of the rows in the result's table, in any order; None for all."""
+    """Positions of the rows in the result's table, in any order; None for all."""
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -125,7 +125,7 @@ class Rows:
         return self.result.row_count if self.positions is None else len(self.positions)
 
     def where(self, **wanted: Any) -> Rows:
-        """The rows with these entries; a tuple stands for any of its entries."""
+        """The rows with these entries; a tuple matches any of its entries."""
         chosen = np.ones(len(self), bool)
         for column, value in wanted.items():
             entries = self.entries(column)
@@ -136,8 +136,7 @@ class Rows:
         return self.select(chosen)
 
     def select(self, which: ArrayLike) -> Rows:
-        """Some of these rows, by a mask with an entry for each of them, or by their numbers among
-        them, in that order."""
+        """Select rows by a mask with an entry for each of them, or by their positions in order."""
         chosen = np.asarray(which)
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp)
         positions = chosen if self.positions is None else self.positions[chosen]
@@ -145,39 +144,42 @@ class Rows:
 
     def entries(self, column: str) -> NDArray[Any]:
         """The entries of a column."""
-        found = self.result.entries(column)
-        return found if self.positions is None else found[self.positions]
+        entries = self.result.entries(column)
+        return entries if self.positions is None else entries[self.positions]
 
     def numbers(self, column: str = "value") -> Array:
         """The entries of a column as numbers."""
         return np.asarray(self.entries(column), dtype=np.float64)
 
     def replicates(self, column: str = "value") -> Array | None:
-        """(1 + replicates, rows) of a column: the values, then one row per resample, wider by what
-        few images show too little of; None if not kept."""
+        """(1 + replicates, rows) of a column: the values, then one row per replicate.
+
+        With few images, the deviations of replicates are widened by `widening_factor`. None if the
+        result has no replicates of this column.
+        """
         if column not in self.result.replicates:
             return None
-        drawn = self.result.draws(column, self.positions)
-        if not np.isfinite(drawn[1:]).any():
+        draws = self.result.draws(column, self.positions)
+        if not np.isfinite(draws[1:]).any():
             return None
-        wider = np.array([few_clusters(int(count)) for count in self._images])
-        return drawn[:1] + wider * (drawn - drawn[:1]) if (wider > 1).any() else drawn
+        factors = np.array([widening_factor(int(count)) for count in self._images])
+        return draws[:1] + factors * (draws - draws[:1]) if (factors > 1).any() else draws
 
     @property
     def _images(self) -> Array:
-        """Number of images of each row; 0 where that is not known."""
-        counted = "n" in self.result.column_names
-        return np.nan_to_num(self.numbers("n")) if counted else np.zeros(len(self))
+        """Number of images of each row; 0 if it is not known."""
+        known = "n" in self.result.column_names
+        return np.nan_to_num(self.numbers("n")) if known else np.zeros(len(self))
 
     def draws(self, column: str = "value") -> Array:
-        """(1 + replicates, rows) of a column, made up from its interval where no replicates are
-        kept."""
+        """(1 + replicates, rows) of a column; simulated from its interval if it has no
+        replicates."""
         if not len(self):
             facts = describe_facts(self.item.facts)
             raise Unreadable(f"{self.result.name} of {facts} has no such rows")
-        kept = self.replicates(column)
-        if kept is not None:
-            return kept
+        replicates = self.replicates(column)
+        if replicates is not None:
+            return replicates
         ends = ("low", "high") if column == "value" else (f"{column}_low", f"{column}_high")
         values = self.numbers(column)
         low, high = (

@@ -1,8 +1,8 @@
 """The vocabulary in which claims and studies describe a trained model.
 
-A claim asks for models by facts, and a study trains what was asked for, so neither has to know the
-other. Only what differs from the default is named: `model="vit"` is the ViT of the study, with a
-class token, trained on all data to the end; `model="vit", pool="gap", fraction=0.1` has mean
+A claim selects models by facts, and a study trains models with these facts, so neither depends on
+the other. Only differences from the default are named: `model="vit"` is the ViT of the study, with
+a class token, trained on all data to the end; `model="vit", pool="gap", fraction=0.1` has mean
 pooling and was trained on a tenth of the images."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODELS = {
     "window": "ViT with attention in windows",
     "identities": "no model: exact properties that are computed",
 }
-"""What a model may be called."""
+"""The models, and their meaning."""
 
 FACTS = {
     "size": "`s` for the next larger size, `wide` for twice the width",
@@ -78,17 +78,17 @@ FACTS = {
     "data": "task of the synthetic world (default: the images of the study)",
     "seed": "number of the training",
 }
-"""What may be said of it."""
+"""The facts about a model, and their meaning."""
 
 BOOK_FACTS: dict[str, tuple[str, ...]] = {}
 """Facts that books of other packages add, and the models that can have each."""
 
 OLDER_WORDS = {"moment": "checkpoint"}
-"""Facts that the first studies called by another word, and the word of today."""
+"""Renamed facts: the word in files of older versions, and today's."""
 
 Facts = Mapping[str, Any]
 LEFT_OPEN = ("seed", "data")
-"""What a claim usually leaves open."""
+"""Facts that a claim usually does not specify."""
 
 
 def check_facts(model: str, facts: Facts) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def check_facts(model: str, facts: Facts) -> dict[str, Any]:
 
 
 def same_facts(facts: Facts, wanted: Facts, ignore: Collection[str] = LEFT_OPEN) -> bool:
-    """Whether two sets of facts describe the same model, apart from what `wanted` leaves open."""
+    """Whether facts are those wanted; facts in `ignore` may be additional."""
     for name, value in wanted.items():
         if name not in facts or facts[name] != value:
             return False
@@ -125,18 +125,19 @@ def parse_facts(text: str) -> dict[str, Any]:
 
 
 def read_older_words(text: str) -> str:
-    """Facts as text that an older version wrote, in the words of today."""
+    """Replace the older words in facts as text by today's."""
     return re.sub(rf"\b({'|'.join(OLDER_WORDS)})=", lambda found: f"{OLDER_WORDS[found[1]]}=", text)
 
 
 def write_older_words(text: str) -> str:
-    """Facts as text in the words of older versions, for names of files that must not change."""
-    older = {word: before for before, word in OLDER_WORDS.items()}
+    """Replace today's words in facts as text by the older ones, for file names that must not
+    change."""
+    older = {today: before for before, today in OLDER_WORDS.items()}
     return re.sub(rf"\b({'|'.join(older)})=", lambda found: f"{older[found[1]]}=", text)
 
 
 def read_older_facts(facts: Facts) -> dict[str, Any]:
-    """Facts that an older version wrote, in the words of today."""
+    """Replace the older words in facts by today's."""
     return {
         OLDER_WORDS.get(name, name): read_older_words(value) if name == "beside" else value
         for name, value in facts.items()
@@ -151,7 +152,7 @@ def _parse_value(text: str) -> Any:
 
 
 def parse_roles(roles: Sequence[str]) -> dict[str, str]:
-    """Roles by model from `NAME=vit pool=gap`, once each is known to be in the vocabulary."""
+    """Parse `NAME=vit pool=gap` to roles by model; raises for words outside the vocabulary."""
     parsed = {}
     for each in roles:
         name, _, role = (part.strip() for part in each.partition("="))
@@ -179,7 +180,7 @@ BUILDS = {
     "mixer": "mixer",
     "hybrid": "hybrid",
 }
-"""Families of `vitreous.build`, and what claims call them."""
+"""Families of `vitreous.build`, and the models of the vocabulary that they are."""
 
 
 PLAIN_OPTIONS: Mapping[str, Any] = {
@@ -192,15 +193,13 @@ PLAIN_OPTIONS: Mapping[str, Any] = {
     "gate": "trained",
     "conv_init": True,
 }
-"""Options that turn a network into another than its family's, and their values where they do
-not."""
+"""Options that can make a network a variant of its family, with their values if they do not."""
 
 
 def role_of_build(build: Mapping[str, Any]) -> str:
-    """What a network made by `vitreous.build` is, from its recorded options; "" if that is not
-    known.
+    """The role of a network made by `vitreous.build`, from its recorded options; "" if it has none.
 
-    A variant has no role of its own accord: a ViT without positions is not the papers' ViT.
+    A variant has no automatic role: a ViT without positions, for example, is not the papers' ViT.
     """
     family = str(build.get("name", "")).partition("_")[0].partition("/")[0]
     role = BUILDS.get(family, "")
@@ -214,16 +213,16 @@ def role_of_build(build: Mapping[str, Any]) -> str:
 
 
 CHECKPOINTS = {"start": "initial", "warmup": "warmup", "33": "33", "66": "66", None: "final"}
-"""The name in a run's folder of each `checkpoint` of the vocabulary."""
+"""The name in a run's folder of each value of the fact `checkpoint`."""
 MEASURING = ("checkpoint", "measured", "beside")
-"""Facts of measuring a network, on which its weights do not depend."""
+"""Facts about the measurement, on which the weights do not depend."""
 RESIZING = ("resolution", "embedding")
-"""Facts of measuring, too, unless the network is fine-tuned at that resolution."""
+"""More facts about the measurement, unless the network is fine-tuned at that resolution."""
 ANY_NETWORK = (
     "size", "sam", "rate", "augment", "optimiser", "epochs", "fraction", "schedule", "held_out",
     "data", "seed",
 )  # fmt: skip
-"""Facts of a training, which any network can have."""
+"""Facts about the training, which any network can have."""
 FINE_TUNING = (
     "pretrained",
     "source",
@@ -269,7 +268,7 @@ def weight_facts(facts: Facts) -> dict[str, Any]:
 
 
 def check_possible(facts: Facts) -> None:
-    """Refuse facts that this network cannot have, and facts that exclude each other."""
+    """Raise for facts that this network cannot have, and for facts that exclude each other."""
     model, twice = facts["model"], "pretrained" in facts or "tuned" in facts
     possible = {"model", *ANY_NETWORK, *_network_facts(model)}
     if "tuned" in facts:
@@ -306,7 +305,7 @@ def check_possible(facts: Facts) -> None:
 
 
 def _network_facts(model: str) -> tuple[str, ...]:
-    """Facts that this network can have and not every other."""
+    """Facts that this network can have, but not every network."""
     of_books = [fact for fact, models in BOOK_FACTS.items() if model in models]
     return (*NETWORK.get(model, ()), *of_books)
 
@@ -379,11 +378,11 @@ FACT_TITLES: Mapping[str, Callable[[Any], str]] = {
     "data": lambda v: str(v),
     "seed": lambda v: f"seed {v}" if v else "",
 }
-"""How each fact is put in a title, from its value."""
+"""Functions that return the words of a fact in a title, from its value."""
 
 
 def title_of(facts: Facts) -> str:
-    """A title for people: `ViT, mean pooling, 10 % of the images, end of warm-up`."""
+    """Facts as a readable title: `ViT, mean pooling, 10 % of the images, end of warm-up`."""
     model = str(facts["model"])
     titles = [FACT_TITLES[name](value) for name, value in facts.items() if name in FACT_TITLES]
     titles += [f"{name} {value}" for name, value in facts.items() if name in BOOK_FACTS]

@@ -1,9 +1,9 @@
 """Evidence from disk: the items of a study's folder, or the models of an inspection.
 
 A study writes `exhibits/KEY/exhibit.json` for each model and checkpoint, with its results beside
-it; tables are read when a claim asks for them, so judging a study reads a fraction of it. Models of
-an inspection are judged if their run says what they are, or `--role` does. Nothing is guessed from
-the units of a model: a ConvNeXt is no ResNet."""
+it. Tables are read when a claim needs them, so judging a study reads a fraction of its files. A
+model of an inspection is judged if its role is known, from its run or from `--role`. Roles are not
+guessed from the units of a model: a ConvNeXt is no ResNet."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAME_ROLE = "it has the role of {first} ({role!r}); tell them apart with --role,
 EXHIBITS, INDEX, STUDY = "exhibits", "exhibit.json", "study.json"
 REMEASURE = "the same study measures it again"
 CHECKPOINTS = {"initial": "start", "final": ""}
-"""What runs call a checkpoint, and what claims do."""
+"""Names of checkpoints in runs, and in claims."""
 
 
 class StoredResults(Mapping[str, Result]):
@@ -72,10 +72,10 @@ def load_evidence(
     path
         The folder.
     roles
-        For an inspection: what its models are, by name, as "vit pool=gap".
+        For an inspection: the roles of its models by name, as "vit pool=gap".
     approximate
-        Accept results that have intervals but no replicates, as those of version 0.1. Models are
-        then compared as if on different images.
+        Accept results of version 0.1, which have intervals but no replicates. Models are then
+        compared as if they had been measured on different images.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def load_evidence(
     >>> inspection = vitreous.inspect(models, probes=["skip_ratio"], limit=8)
     >>> evidence = load_evidence(inspection.save("numbers"), {"mine": "vit pool=gap"})
     """
-    every_book()  # whose words the evidence may be described in
+    every_book()  # books may add words to the facts
     home = Path(path).expanduser()
     if not home.exists():
         raise NoSuchPath("folder", str(path), "of saved results or of a study")
@@ -108,7 +108,7 @@ def load_evidence(
 
 
 def _stored_results(home: Path) -> StoredResults:
-    """The results of an inspection, each read when it is asked for."""
+    """The results of an inspection, each read when it is first used."""
     try:
         headers = read_index(home)["results"]
         return StoredResults({
@@ -126,15 +126,15 @@ def _open_indexed(home: Path, name: str, header: dict[str, Any] | None) -> Store
 
 
 def load_item(folder: Path, *, approximate: bool = False) -> EvidenceItem:
-    """One item of a study; a result that was deleted is missing."""
+    """Load one item of a study; results whose files were deleted are left out."""
     try:
         index = read_exhibit(folder)
         facts = {str(name): value for name, value in index["facts"].items()}
-        marks = {name: (str(mark[0]), str(mark[1])) for name, mark in index["results"].items()}
+        provenance = {name: (str(each[0]), str(each[1])) for name, each in index["results"].items()}
         checksums = index.get("checksums", {})
         readers = {
             name: partial(StoredResult.open, folder / f"{name}.json", checksums.get(name))
-            for name in marks
+            for name in provenance
             if (folder / f"{name}.json").is_file()
         }
         return EvidenceItem(
@@ -143,7 +143,7 @@ def load_item(folder: Path, *, approximate: bool = False) -> EvidenceItem:
             index["name"],
             index["other"],
             index["classes"],
-            marks,
+            provenance,
             index["left_out"],
             None if approximate else partial(_study_remedy, folder, index.get("study") or {}),
         )
@@ -152,19 +152,19 @@ def load_item(folder: Path, *, approximate: bool = False) -> EvidenceItem:
 
 
 def _study_options(home: Path, items: Iterable[EvidenceItem]) -> str:
-    """Options with which a study adds to what is in its folder; "" if that is not recorded."""
+    """Options of the command that adds to this study; "" if its settings cannot be read."""
     try:
         settings = json.loads((home / STUDY).read_text(encoding="utf-8"))
-        given = {name: settings.get(name) for name in ("data", "scale", "image")}
+        options = {name: settings.get(name) for name in ("data", "scale", "image")}
     except (OSError, ValueError, AttributeError):
-        return ""  # the study itself says what is wrong with the file
+        return ""  # the study reports the problem when it is run
     seeds = 1 + max((item.seed for item in items), default=0)
-    given |= {"seeds": seeds if seeds > 1 else None, "out": home}
-    return " ".join(f"--{name} {quote(str(value))}" for name, value in given.items() if value)
+    options |= {"seeds": seeds if seeds > 1 else None, "out": home}
+    return " ".join(f"--{name} {quote(str(value))}" for name, value in options.items() if value)
 
 
 def _study_remedy(folder: Path, settings: Mapping[str, Any], measurement: str, command: str) -> str:
-    """How a result of a study's item is measured again."""
+    """How to measure a result of a study again, as part of a sentence."""
     given = [f"--{name} {settings[name]}" for name in ("data", "scale") if settings.get(name)]
     options = " ".join([*given, f"--out {folder.parents[1]}"])
     file = folder / f"{measurement}.json"
@@ -174,7 +174,7 @@ def _study_remedy(folder: Path, settings: Mapping[str, Any], measurement: str, c
 def _inspection_remedy(
     home: Path, models: Iterable[str], data: str, measurement: str, command: str
 ) -> str:
-    """How the results of an inspection are measured again, which needs no study's command."""
+    """How to measure the results of an inspection again; the two last arguments are not used."""
     options = f"--data {data} --results {home}"
     again = f"vitreous inspect {' '.join(models)} {options}"
     return f"{str(home / INDEX_NAME)!r} is written anew by `{again}`"
@@ -194,39 +194,40 @@ def read_exhibit(folder: Path) -> dict[str, Any]:
 
 
 def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
-    """The evidence that the results of an inspection are.
+    """Convert the results of an inspection to evidence.
 
-    Every model is an item on every data set; `NAME@warmup` is a model at that checkpoint. Of two
-    with the same role the first is judged: which of two ViTs is meant is not guessed."""
+    Every model on every data set is an item; `NAME@warmup` is a model at that checkpoint. If two
+    models have the same role, the first is judged and the other is listed in `not_judged`."""
     known = _described_models(results)
-    given = roles or {}
-    for name in given:
+    roles = roles or {}
+    for name in roles:
         if name not in known:
             models = ", ".join(known)
             raise UnknownName("model of the inspection", name, known, f"They are {models}.")
     not_judged = unjudged(results)
     items: dict[str, EvidenceItem] = {}
     for name, described in known.items():
-        role = given.get(name) or role_of_build(described.get("build") or {})
+        role = roles.get(name) or role_of_build(described.get("build") or {})
         if name not in not_judged and not role:
             not_judged[name] = NO_ROLE
         if name in not_judged:
             continue
-        own = {each: result for each, result in results.items() if _is_about(result, name)}
+        of_model = {each: result for each, result in results.items() if _is_about(result, name)}
         facts = parse_facts(role)
-        checkpoint = CHECKPOINTS.get(at := name.partition("@")[2], at) or None
+        suffix = name.partition("@")[2]
+        checkpoint = CHECKPOINTS.get(suffix, suffix) or None
         facts = check_facts(facts.pop("model"), {"checkpoint": checkpoint, **facts})
-        for data in dict.fromkeys(map(_data_name, own.values())):
-            on_data = {each: result for each, result in own.items() if _data_name(result) == data}
-            there = {**facts, "data": data}
-            first = items.setdefault(describe_facts(there), EvidenceItem(there, on_data, name))
+        for data in dict.fromkeys(map(_data_name, of_model.values())):
+            on_data = {each: r for each, r in of_model.items() if _data_name(r) == data}
+            item = EvidenceItem({**facts, "data": data}, on_data, name)
+            first = items.setdefault(describe_facts(item.facts), item)
             if first.name != name:
                 not_judged[name] = SAME_ROLE.format(first=first.name, role=role)
     return Evidence(items.values(), not_judged)
 
 
 def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
-    """The evidence of an inspection, and that of the same networks before training.
+    """Add the same networks before training to the evidence of an inspection.
 
     `control` has the results of `NAME@initial`, which is what NAME is, apart from its training."""
     untrained = []
@@ -243,7 +244,7 @@ def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
 
 
 def _described_models(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:
-    """What results record of each of their models."""
+    """What the results record about each of their models, by the model's name."""
     described: dict[str, dict[str, Any]] = {}
     for result in results.values():
         for name, record in result.about.get("models", {}).items():
@@ -252,40 +253,40 @@ def _described_models(results: Mapping[str, Result]) -> dict[str, dict[str, Any]
 
 
 def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
-    """Models of an inspection that no finding is judged on, and why.
+    """Models of an inspection that are not judged, and why: those that have learned nothing.
 
-    Random weights have learned nothing, nor have those of a file that are as initialised, nor has a
-    model at chance. A checkpoint early in a training (`NAME@initial`, `NAME@warmup`) may be all of
-    that: claims ask for it as such.
+    They have random weights, a checkpoint that is still as initialised, or an accuracy at chance.
+    Checkpoints early in a training (`NAME@initial`, `NAME@warmup`) are exempt, because claims use
+    them as what they are.
     """
-    found = _at_chance(results)
+    reasons = _at_chance(results)
     for name, record in _described_models(results).items():
         if "@" in name:
             continue
         if record.get("weights") == "untrained":
-            found[name] = untrained_words(name, record)
+            reasons[name] = untrained_words(name, record)
         elif record.get("weights") == "random":
-            found[name] = RANDOM
-    return found
+            reasons[name] = RANDOM
+    return reasons
 
 
 def _at_chance(results: Mapping[str, Result]) -> dict[str, str]:
-    """Models whose accuracy cannot be told from chance."""
+    """A sentence for each model whose 95 % interval of accuracy contains chance."""
     if "accuracy" not in results:
         return {}
     table = results["accuracy"].table
     classes = results["accuracy"].about.get("data", {}).get("classes", 0)
     if not classes or not {"model", "measure", "overall", "value", "low"} <= set(table.columns):
         return {}
-    found = {}
+    reasons = {}
     for row in table[table["overall"] & (table["measure"] == "top-1")].to_dict("records"):
         name = str(row["model"])
         if not row["low"] > 1 / classes and "@" not in name:
-            found[name] = (
+            reasons[name] = (
                 f"at chance ({row['value']:.1%} of the images right, and guessing gives "
                 f"{1 / classes:.1%})"
             )
-    return found
+    return reasons
 
 
 def _data_name(result: Result) -> str:

@@ -1,7 +1,7 @@
 """Results of older versions, which have intervals but no bootstrap replicates.
 
-Replicates made up from an interval are not paired between models, and a mean over layers seems more
-certain than it is. So stored evidence without them is refused, unless that is asked for.
+Replicates simulated from an interval are not paired between models, and make a mean over layers
+look more certain than it is. So stored evidence without replicates is refused by default.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from vitreous.errors import VitreousError
 from vitreous.results import Result
 
 Remedy = Callable[[str, str], str]
-"""Says how a result is measured again, from its name and the command of a study."""
+"""Returns how to measure a result again, from its name and the command of a study."""
 
 INTERVAL_ONLY = frozenset(("cost", "identities"))
-"""Measurements that are not taken over images, so that they have intervals but no replicates."""
+"""Measurements that are not means over images: they have intervals, but never replicates."""
 
 
 class NoReplicates(VitreousError):
@@ -33,7 +33,7 @@ class NoReplicates(VitreousError):
         )
 
     def with_command(self, command: str) -> NoReplicates:
-        """The same with the command of the study that measures it."""
+        """A copy of the error that names the command of the study that measures the result."""
         return NoReplicates(self.facts, self.measurement, self.remedy, command)
 
 

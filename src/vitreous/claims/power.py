@@ -1,4 +1,4 @@
-"""How likely a claim is reproduced, if it is true: the power of a study of so many trainings."""
+"""The power of a study: the probability that a true claim is reproduced with `seeds` trainings."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 from vitreous.claims.effects import Effect
 from vitreous.claims.quantity import FewUnits
 from vitreous.claims.statistics import Interval95, ScoreTest
-from vitreous.claims.student_t import LEVEL, critical_value, part_between
+from vitreous.claims.student_t import LEVEL, between_share, critical_value
 
-ENOUGH = 0.8
+TARGET_POWER = 0.8
 """The power that a study should have."""
-POINTS = 200
-"""At which the distribution of the variance between trainings is taken."""
+VARIANCE_POINTS = 200
+"""Number of quantiles over which the variance between trainings is averaged."""
 STEPS = 30
-"""Of bisection: nine digits."""
+"""Steps of bisection, enough for nine digits."""
 
 
 def assumed_truth(effect: Effect) -> float | None:
-    """What is assumed to be true: the paper's value, or the smallest effect that matters.
+    """The true value to assume: the paper's value, or the smallest effect that matters.
 
-    Of an equivalence it is that there is no difference. None if the effect has a direction only.
+    For an equivalence it is no difference. None if the effect only has a direction.
     """
     if effect.direction == "within":
         return effect.null
@@ -75,28 +75,29 @@ def power(
     from scipy.special import gammaincinv, ndtr
 
     freedom = seeds - 1
-    quantiles = (np.arange(POINTS) + 0.5) / POINTS
+    quantiles = (np.arange(VARIANCE_POINTS) + 0.5) / VARIANCE_POINTS
     variance = between**2 * gammaincinv(freedom / 2, quantiles) * 2 / freedom
-    over_images = np.full(POINTS, images**2)
+    over_images = np.full(VARIANCE_POINTS, images**2)
     total = np.sqrt(variance / seeds + over_images)
-    reach = total * critical_value(freedom, part_between(variance / seeds, over_images, freedom))
+    share = between_share(variance / seeds, over_images, freedom)
+    half_width = total * critical_value(freedom, share)
     error = sqrt(between**2 / seeds + images**2) or np.finfo(float).tiny
-    away = effect.distance(truth)
+    distance = effect.distance(truth)
     if effect.direction == "within":
         assert effect.bound is not None
-        room = effect.bound - reach
-        held = ndtr((room - away) / error) - ndtr((-room - away) / error)
-        return float(np.where(room > 0, held, 0.0).mean())
-    least = 0.0 if certain or effect.bound is not None else effect.wanted
-    return float(ndtr((away - np.maximum(reach, least)) / error).mean())
+        room = effect.bound - half_width
+        probability = ndtr((room - distance) / error) - ndtr((-room - distance) / error)
+        return float(np.where(room > 0, probability, 0.0).mean())
+    least = 0.0 if certain or effect.bound is not None else effect.required_distance
+    return float(ndtr((distance - np.maximum(half_width, least)) / error).mean())
 
 
 def power_of_few(
     effect: Effect, truth: float, seeds: int, few: FewUnits, *, certain: bool = False
 ) -> float:
-    """The same of a share of units or a correlation over settings, whose variance is known.
+    """`power` for a share of units or a correlation over settings, whose variance is known.
 
-    Trainings are assumed to differ as much as so few units make them differ.
+    Trainings are assumed to differ only as much as the small number of units makes them differ.
     """
     from scipy.special import ndtr
     from scipy.stats import binom
@@ -108,13 +109,13 @@ def power_of_few(
     freedom = ScoreTest.of(np.zeros((1, seeds)), few).freedom
     test = ScoreTest(few, seeds, values, known, 0.0, freedom)
     distances = effect.sign * (values - effect.null)
-    enough = distances > 0 if certain else distances >= effect.wanted - 1e-9
-    counted = enough & (distances > 0) & (test.p_value(effect.null) < LEVEL)
+    far_enough = distances > 0 if certain else distances >= effect.required_distance - 1e-9
+    reproduced = far_enough & (distances > 0) & (test.p_value(effect.null) < LEVEL)
     if few.kind == "share":
-        return float(binom.pmf(np.arange(units + 1), units, truth)[counted].sum())
-    if not counted.any():
+        return float(binom.pmf(np.arange(units + 1), units, truth)[reproduced].sum())
+    if not reproduced.any():
         return 0.0
-    first = np.min(distances[counted])
+    first = np.min(distances[reproduced])
     error = sqrt(few.variance(truth) / seeds)
     return float(ndtr((effect.sign * (truth - effect.null) - first) / error))
 
@@ -122,18 +123,18 @@ def power_of_few(
 def largest_spread(power_at: Callable[[float], float], start: float = 1.0) -> float:
     """The largest standard deviation between trainings at which the power is still 80 %.
 
-    NaN if it is less than that even for trainings that are all alike.
+    NaN if the power is lower than that even without differences between trainings.
     """
-    if power_at(start * 1e-9) < ENOUGH:
+    if power_at(start * 1e-9) < TARGET_POWER:
         return float("nan")
     low, high = 0.0, start
-    while power_at(high) >= ENOUGH:
+    while power_at(high) >= TARGET_POWER:
         low, high = high, 2 * high
         if not isfinite(high):
             return high
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if power_at(middle) >= ENOUGH else (low, middle)
+        low, high = (middle, high) if power_at(middle) >= TARGET_POWER else (low, middle)
     return low
 
 
@@ -151,6 +152,6 @@ def detectable_effect(seeds: int, between: float, images: float = 0.0) -> float:
     low, high = 0.0, 100 * error
     for _ in range(STEPS):
         middle = (low + high) / 2
-        enough = power(rule, middle, seeds, between, images) >= ENOUGH
+        enough = power(rule, middle, seeds, between, images) >= TARGET_POWER
         low, high = (low, middle) if enough else (middle, high)
     return high

@@ -1,10 +1,9 @@
-"""What has to hold before a claim can be tested, as data: `requires = [{classes = 50}, {accuracy =
-80, of = "vit"}]`.
+"""Preconditions of testing a claim: `requires = [{classes = 50}, {accuracy = 80, of = "vit"}]`.
 
-A claim whose precondition is not met is "not testable here", and the verdict says which, and what
-would meet it. A precondition that cannot be evaluated, because a measurement is missing, does not
-stop a claim: the missing measurement is reported. A training whose record does not say how long it
-was, as those of version 0.1, meets nothing that is asked of its length.
+If a precondition is not met, the claim is "not testable here", and the verdict says what would meet
+it. If a precondition cannot be evaluated because a measurement is missing, the claim is judged
+anyway, and the missing measurement is reported. A training of version 0.1, whose record does not
+contain its length, meets no precondition about the length.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ OF_MODELS = ("accuracy", "matched", "steps", "rate_sum", "decay")
 """Kinds that are about certain models, which `of` names."""
 TEXTS = ("decay", "note")
 SWITCHES = ("real", "transfer")
-"""Kinds whose value is text, or true; that of the others is a number."""
+"""Kinds whose value is true. The value of `TEXTS` is text, that of all others a number."""
 
 Condition = Callable[[Query, Any], str]
-"""A precondition of a book: why a claim cannot be tested on these models; empty if it can."""
+"""A book's own precondition: returns why a claim cannot be tested on these models, or ""."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,9 @@ class Precondition:
     value: Any
     of: tuple[str, ...] = ()
     condition: Condition | None = None
-    """What decides it, where it is not one of `KINDS` but of the book's own."""
+    """The function that evaluates a kind of the book's own, which is not one of `KINDS`."""
     says: str = ""
-    """What the book's own asks for, with `{value}`."""
+    """The requirement of a kind of the book's own in words, with `{value}`."""
 
     def __str__(self) -> str:
         if self.condition is not None:
@@ -85,8 +84,7 @@ class Precondition:
         }[self.kind]
 
     def unmet(self, models: Query) -> str:
-        """Why the claim cannot be tested, as a sentence; empty if it can, or if that is not
-        known."""
+        """A sentence why the claim cannot be tested; empty if it can, or if it is not known."""
         if self.condition is not None:
             return self.condition(models, self.value) or ""
         if self.kind == "note":
@@ -108,7 +106,7 @@ class Precondition:
             return self._matched(asked)
         if self.kind == "decay":
             return next(filter(None, (self._decay(each) for each in asked)), "")
-        return next(filter(None, (self._least(each) for each in asked)), "")
+        return next(filter(None, (self._at_least(each) for each in asked)), "")
 
     def _decay(self, trainings: Trainings) -> str:
         recorded_decay = [
@@ -132,17 +130,17 @@ class Precondition:
             for name in list(item.results)[:1]
         ]
         if self.kind == "classes":
-            found = max((int(data.get("classes", 0)) for data in described), default=0)
+            actual = max((int(data.get("classes", 0)) for data in described), default=0)
             wanted, unit = f"images of at least {self.value} classes", ""
         else:
-            found = max((min(data.get("image", (0,))) for data in described), default=0)
+            actual = max((min(data.get("image", (0,))) for data in described), default=0)
             wanted, unit = f"images of at least {self.value} pixels a side", " pixels"
-        if not found or found >= self.value:
+        if not actual or actual >= self.value:
             return ""
-        return f"It needs {wanted}; these have {found}{unit}."
+        return f"It needs {wanted}; these have {actual}{unit}."
 
-    def _matched(self, asked: list[Trainings]) -> str:
-        values = [accuracy(each).values for each in asked]
+    def _matched(self, models: list[Trainings]) -> str:
+        values = [accuracy(each).values for each in models]
         if any(not len(each) for each in values):
             return ""
         means = [float(each.mean()) for each in values]
@@ -154,7 +152,7 @@ class Precondition:
             f"{' and '.join(self.of)} are {apart:.1f} points apart."
         )
 
-    def _least(self, trainings: Trainings) -> str:
+    def _at_least(self, trainings: Trainings) -> str:
         name = trainings.facts["model"]
         if self.kind == "accuracy":
             values = accuracy(trainings).values
@@ -177,8 +175,10 @@ def read_preconditions(
     entries: Iterable[Any],
     own: Mapping[str, tuple[str, Condition]] | None = None,
 ) -> tuple[Precondition, ...]:
-    """Preconditions of a claim from its table in a book; `own` are the kinds that the book adds,
-    each with what it says."""
+    """Preconditions of a claim from its table in a book.
+
+    `own` has the kinds that the book adds: the requirement in words, and the function.
+    """
     return tuple(_read_precondition(id, entry, own or {}) for entry in entries)
 
 
@@ -213,18 +213,18 @@ def _read_precondition(
 def _check_value(id: str, kind: str, value: Any) -> None:
     """Raise an error if a precondition of this package has a value of another type."""
     if kind in TEXTS:
-        right, wanted = isinstance(value, str), "text in quotes"
+        is_valid, wanted = isinstance(value, str), "text in quotes"
     elif kind in SWITCHES:
-        right, wanted = value is True, "true"
+        is_valid, wanted = value is True, "true"
     else:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        right, wanted = number and isfinite(value), "a number"
-    if not right:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        is_valid, wanted = is_number and isfinite(value), "a number"
+    if not is_valid:
         raise VitreousError(f"The precondition {kind!r} of {id} takes {wanted}, not {value!r}.")
 
 
 def _check_model(id: str, kind: str, text: str) -> None:
-    """Raise an error if a precondition is about a model that cannot be named so."""
+    """Raise an error if the model that a precondition names is not in the vocabulary."""
     try:
         facts = parse_facts(text)
         check_facts(facts.pop("model"), facts)

@@ -1,11 +1,10 @@
-"""A number as a claim reads it: one value per training, each with its bootstrap replicates over
-images.
+"""Quantities: one value per training, each with its bootstrap replicates over images.
 
-A claim is judged on a statistic of what was measured: a difference of two accuracies, the share of
+A claim is judged on a statistic of measurements: a difference of two accuracies, the share of
 attention units that smooth, a rank correlation over models. `Quantity` does arithmetic on values
-and replicates together, so that whatever comes out at the end has replicates as well. Replicate r
-is the same resample of the images for every unit, model and training, so comparisons stay paired.
-`statistics.estimate_effect` turns the result into a value with a 95 % interval.
+and replicates together, so every statistic has replicates as well. Replicate r is the same resample
+of the images for every unit, model and training, so comparisons stay paired.
+`statistics.estimate_effect` turns the final quantity into a value with a 95 % interval.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from numpy.typing import ArrayLike, NDArray
 from vitreous.random_numbers import named_generator
 
 REPLICATES = 200
-"""As many as results keep."""
+"""Number of bootstrap replicates, which is that of stored results."""
 NORMAL_95 = 1.959963984540054
-"""Standard deviations from the middle to an end of a normal 95 % interval."""
+"""Half the width of a normal 95 % interval, in standard deviations."""
 SATURATED = 99.0
-"""Accuracy in percent from which on a model can hardly be told from a better one."""
+"""Accuracy in percent above which models hardly differ."""
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class FewUnits:
-    """How few things a share or a correlation is made of, and how much it varies because of that.
+    """The number of units of a share (or settings of a correlation), and the variance due to it.
 
     The variance is a known function of the true value. `statistics` therefore tests a value with
-    the variance that would hold if it were true, as Wilson's interval does: that is right at 0 and
-    1, too, where the variance estimated from twelve units of twelve would be zero.
+    the variance that it would have if it were true, as Wilson's interval does. This is also right
+    at 0 and 1, where an estimate from twelve units out of twelve would be zero.
 
     Parameters
     ----------
@@ -56,24 +55,24 @@ class FewUnits:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Values that it cannot lie beyond."""
+        """The smallest and the largest possible value."""
         return (0.0, 1.0) if self.kind == "share" else (-1.0, 1.0)
 
     def variance(self, value: Any) -> Any:
-        """Of one training, if this were the true value.
+        """The variance of one training, if `value` is the true value.
 
-        p (1 - p) / n of a share, and (1 - ρ²)² / (n - 1) of a correlation. The latter is exact at
-        ρ = 0 for ranks in any order; near one it falls too fast for few settings, so ρ is moved
-        towards zero by a little.
+        p (1 - p) / n for a share, and (1 - ρ²)² / (n - 1) for a correlation. The latter is exact
+        for rank correlations at ρ = 0. With few settings it falls too fast near one, so ρ is
+        shrunk a little.
         """
         if self.kind == "share":
             return value * (1 - value) / self.count
-        moved = value * (1 - 0.5 / self.count**2)
-        return np.square(1 - np.square(moved)) / max(self.count - 1, 1)
+        shrunk = value * (1 - 0.5 / self.count**2)
+        return np.square(1 - np.square(shrunk)) / max(self.count - 1, 1)
 
     def shrink(self, mean: Any, seeds: int) -> Any:
-        """A mean over trainings, moved from the bounds, where the variance would be zero."""
-        if self.kind == "share":  # with one of each added
+        """A mean over trainings, moved away from the bounds, where the variance would be zero."""
+        if self.kind == "share":  # add one unit of each kind
             return (mean * seeds * self.count + 1) / (seeds * self.count + 2)
         return mean
 
@@ -86,14 +85,14 @@ class Quantity:
     ----------
     seeds
         For every seed an array (1 + replicates,), or (1 + replicates, k) for a row of k numbers:
-        the value as measured first, then its replicates. Empty where nothing was measured.
+        the value as measured first, then its replicates. Empty if nothing was measured.
     saturated
-        Whether all accuracies that it is made of are at least `SATURATED` percent.
+        Whether all accuracies that it is computed from are at least `SATURATED` percent.
     few
-        Of a share of units and of a correlation over settings: how many there are. Twelve units of
-        twelve have no spread over images or trainings, and still are only twelve.
+        For a share of units or a correlation over settings: their number. A share of twelve units
+        out of twelve has no spread over images or trainings, but still rests on only twelve.
     sampling
-        The variance that comes from this, for every seed; also of what is computed from shares and
+        The variance due to few units, by seed; also for numbers computed from shares and
         correlations, such as their difference.
     indicator
         Whether its entries are 0 or 1, so that its mean is a share.
@@ -113,7 +112,7 @@ class Quantity:
 
     @classmethod
     def exactly(cls, value: ArrayLike, seed: int = 0) -> Quantity:
-        """Something without uncertainty, such as a count."""
+        """A quantity without uncertainty, such as a count."""
         number = np.asarray(value, dtype=np.float64)
         return cls({seed: np.broadcast_to(number, (1 + REPLICATES, *number.shape)).copy()})
 
@@ -123,7 +122,7 @@ class Quantity:
 
     @property
     def values(self) -> Array:
-        """(seeds,) or (seeds, k) as measured, without replicates."""
+        """The measured values, (seeds,) or (seeds, k), without replicates."""
         return np.array([rows[0] for rows in self.seeds.values()], dtype=np.float64)
 
     def map(self, function: Callable[[Array], Any]) -> Quantity:
@@ -136,16 +135,16 @@ class Quantity:
         return Quantity(applied, self.saturated)
 
     def __getitem__(self, part: Any) -> Quantity:
-        """Some of the numbers of a row."""
+        """Select numbers of a row."""
         return self._apply(lambda rows: rows[:, part])
 
     def mean(self) -> Quantity:
-        """Mean over the row; of zeros and ones it is a share."""
+        """Mean over the row; for an indicator it is a share of units."""
         mean = self._reduce(np.mean)
         if not self.indicator:
             return mean
         values = self.values
-        few = FewUnits("share", values.shape[-1])  # of none, where nothing was measured
+        few = FewUnits("share", values.shape[-1])  # 0 units if nothing was measured
         sampling = dict.fromkeys(self.seeds, _share_variance(values))
         return Quantity(mean.seeds, self.saturated, sampling, few=few)
 
@@ -156,7 +155,7 @@ class Quantity:
         return self._reduce(np.max)
 
     def _reduce(self, function: Callable[..., Any]) -> Quantity:
-        """One number of each row; NaN of an empty row."""
+        """Reduce each row to one number; NaN for an empty row."""
 
         def reduce(rows: Array) -> Any:
             if rows.shape[-1] == 0:
@@ -187,7 +186,7 @@ class Quantity:
     __radd__, __rmul__ = __add__, __mul__
 
     def __lt__(self, other: Quantity | float) -> Quantity:
-        """1 where it is so and 0 where not, so that `(a < b).mean()` is a share."""
+        """1 where `self < other`, else 0, so that `(a < b).mean()` is a share."""
         return _compare(lt, self, other)
 
     def __le__(self, other: Quantity | float) -> Quantity:
@@ -201,7 +200,7 @@ class Quantity:
 
 
 def _share_variance(rows: Array) -> float:
-    """Variance of the share of ones in a row of (seeds, k), estimated with one of each added."""
+    """Variance of the share of ones in a row, from (seeds, k) with one unit of each kind added."""
     share = (rows.sum() + 1) / (rows.size + 2)
     return float(share * (1 - share) / rows.shape[-1]) if rows.size else 0.0
 
@@ -209,7 +208,10 @@ def _share_variance(rows: Array) -> float:
 def _combine(
     function: Callable[[Any, Any], Any], one: Quantity, other: Quantity | float
 ) -> Quantity:
-    """Seed by seed; in the order of seeds where the two have none in common."""
+    """Apply a binary function to the values and replicates of the same seed.
+
+    If the two have no seed in common, seeds are paired in their order.
+    """
     if not isinstance(other, Quantity):
         combined = {seed: _elementwise(function, rows, other) for seed, rows in one.seeds.items()}
         factor = other**2 if function is mul else 1 / other**2 if function is truediv else 1.0
@@ -234,16 +236,17 @@ def _compare(
 
 
 def _elementwise(function: Callable[[Any, Any], Any], one: Array, other: Any) -> Array:
-    """A single number combined with a row belongs to each of the row's numbers."""
+    """Apply a function to two arrays; a single number is combined with every number of a row."""
     if isinstance(other, np.ndarray) and one.ndim != other.ndim:
         one, other = (each[:, None] if each.ndim == 1 else each for each in (one, other))
     return np.asarray(function(one, other), dtype=np.float64)
 
 
 def side_by_side(quantities: Sequence[Quantity]) -> Quantity:
-    """The numbers of several models as one row, for the seeds that all of them have.
+    """Stack the numbers of several models to a row, for the seeds that all of them have.
 
-    Where they have no seed in common, the first seeds of all make the first row, and so on.
+    If they have no seed in common, the first seeds of all are one row, the second seeds the next,
+    and so on.
     """
     if not quantities or not all(each.known for each in quantities):
         return Quantity({})
@@ -258,7 +261,7 @@ def side_by_side(quantities: Sequence[Quantity]) -> Quantity:
 
 
 def least_of(quantities: Sequence[Quantity]) -> Quantity:
-    """The one with the smallest mean over trainings, where a sentence holds of all of them.
+    """The quantity with the smallest mean over trainings, for a claim about all of them.
 
     It decides for all: if it is more than zero for certain, so are the others. The smallest number
     of every single training would be too small by chance alone.
@@ -269,7 +272,7 @@ def least_of(quantities: Sequence[Quantity]) -> Quantity:
 
 
 def best_of(row: Quantity) -> Quantity:
-    """That number of a row whose mean over trainings is largest: accuracy at the best rate."""
+    """The number of a row with the largest mean over trainings, as accuracy at the best rate."""
     return row[int(row.values.mean(0).argmax())] if row.known else row
 
 
@@ -299,7 +302,7 @@ def spearman(one: Quantity | Sequence[float], other: Quantity) -> Quantity:
     """Rank correlation of two rows of numbers, with ties at their mean rank."""
 
     def rank(rows: Array) -> Array:
-        """By comparing every two, which is fast enough for few; scipy.stats is slow to import."""
+        """Ranks from all pairwise comparisons: rows are short, and scipy.stats imports slowly."""
         below = (rows[:, None, :] < rows[:, :, None]).sum(-1)
         same = (rows[:, None, :] == rows[:, :, None]).sum(-1)
         return np.where(np.isnan(rows), np.nan, below + (same + 1) / 2)
@@ -321,22 +324,22 @@ def correlation(one: Quantity, other: Quantity) -> Quantity:
             return np.asarray(centred / np.sqrt(np.square(centred).sum(-1, keepdims=True)))
 
     product = one._apply(standardise) * other._apply(standardise)
-    found = product._apply(lambda rows: np.clip(rows.sum(-1), -1, 1))
-    if not found.known:
+    rho = product._apply(lambda rows: np.clip(rows.sum(-1), -1, 1))
+    if not rho.known:
         return Quantity({}, few=FewUnits("correlation", 0))
     few = FewUnits("correlation", next(iter(product.seeds.values())).shape[-1])
     sampling = {
-        seed: float(np.nan_to_num(few.variance(rows[0]))) for seed, rows in found.seeds.items()
+        seed: float(np.nan_to_num(few.variance(rows[0]))) for seed, rows in rho.seeds.items()
     }
-    return replace(found, sampling=sampling, few=few)
+    return replace(rho, sampling=sampling, few=few)
 
 
 def replicates_from_interval(name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
-    """(1 + REPLICATES, ...) made up for a number of which only the interval was kept.
+    """Simulate (1 + REPLICATES, ...) for a number of which only the interval is stored.
 
-    Normal, with a side of its own below and above; the same for the same name, and independent of
-    every other name. Results of version 0.1 have nothing better. An end that is not known adds no
-    uncertainty.
+    They are normal, with different standard deviations below and above the value. The same name
+    gives the same replicates, and different names independent ones. An unknown end adds no
+    uncertainty on its side.
     """
     middle, bottom, top = (np.asarray(each, dtype=np.float64) for each in (value, low, high))
     noise = named_generator(name).standard_normal((REPLICATES, *middle.shape))
@@ -345,16 +348,16 @@ def replicates_from_interval(name: str, value: ArrayLike, low: ArrayLike, high: 
 
 
 def share_replicates(value: float, replicates: Array, clusters: int) -> Array:
-    """Replicates of a share that are right at 0 and 1, too.
+    """Replicates of a share, with a spread also at 0 and 1.
 
-    A share of 0 (or 1) in all of `clusters` independent batches has no spread, yet its exact 95 %
-    interval ends at 1 − 0.025^(1/clusters) from it. There the replicates are spread as far as that.
+    Replicates of a share that is 0 (or 1) in all of `clusters` independent batches do not vary, but
+    its exact 95 % interval has the width 1 − 0.025^(1/clusters). They are spread to that width.
     """
     if 0 < value < 1 or clusters < 1 or np.ptp(replicates) > 0:
         return replicates
-    reach = 1 - 0.025 ** (1 / clusters)
+    width = 1 - 0.025 ** (1 / clusters)
     quantiles = (np.arange(len(replicates)) + 0.5) / len(replicates)
-    away = -np.log1p(-quantiles)
-    away *= reach / NORMAL_95 / np.sqrt(np.mean(np.square(away)))
-    np.random.default_rng(clusters).shuffle(away)
-    return replicates + away if value <= 0 else replicates - away
+    offsets = -np.log1p(-quantiles)  # exponentially distributed
+    offsets *= width / NORMAL_95 / np.sqrt(np.mean(np.square(offsets)))
+    np.random.default_rng(clusters).shuffle(offsets)
+    return replicates + offsets if value <= 0 else replicates - offsets

@@ -1,7 +1,7 @@
-"""Numbers as claims read them off results: one small function for each, named after what it is.
+"""The numbers that claims read off results: one small function for each.
 
-Each takes a model that was asked for and gives a `Quantity`; which result it reads stands in front
-of it, and that is also how a study knows what to measure."""
+Each takes the trainings of a model and returns a `Quantity`. The decorator names the result that it
+reads, and this is also how a study knows what to measure."""
 
 from __future__ import annotations
 
@@ -20,25 +20,22 @@ from vitreous.claims.quantity import (
     replicates_from_interval,
     share_replicates,
 )
-from vitreous.claims.student_t import few_clusters
+from vitreous.claims.student_t import widening_factor
 
-# How well it does.
+# Accuracy, calibration, training loss.
 
 
 def _resampled(rows: Rows, measure: str) -> Array:
-    """The only row of a measure, by its replicates if it has any: on the same images those of two
-    models are paired."""
+    """(1 + REPLICATES,) of the overall row of a measure, from its replicates if it has any."""
     row = rows.where(measure=measure, overall=True)
-    found = row.replicates()
-    if found is None:  # results of version 0.1 have them elsewhere
-        kept = rows.result.about.get("replicates", {}).get(rows.item.name)
-        kept = kept.get(measure) if isinstance(kept, dict) else kept
-        found = (
-            np.asarray(kept, dtype=np.float64)[:, None]
-            if kept and len(kept) == 1 + REPLICATES
-            else None
-        )
-    return row.one() if found is None else found[:, 0]
+    replicates = row.replicates()
+    if replicates is not None:
+        return replicates[:, 0]
+    stored = rows.result.about.get("replicates", {}).get(rows.item.name)  # version 0.1
+    stored = stored.get(measure) if isinstance(stored, dict) else stored
+    if stored and len(stored) == 1 + REPLICATES:
+        return np.asarray(stored, dtype=np.float64)
+    return row.one()
 
 
 @reads("accuracy")
@@ -47,9 +44,9 @@ def _accuracy(rows: Rows) -> Array:
 
 
 def accuracy(trainings: Trainings) -> Quantity:
-    """In percent. On the same images two models stay paired."""
-    found = _accuracy(trainings)
-    return replace(found, saturated=found.known and bool((found.values >= SATURATED).all()))
+    """Test accuracy in percent; models measured on the same images are paired."""
+    percent = _accuracy(trainings)
+    return replace(percent, saturated=percent.known and bool((percent.values >= SATURATED).all()))
 
 
 def error(trainings: Trainings) -> Quantity:
@@ -59,8 +56,7 @@ def error(trainings: Trainings) -> Quantity:
 
 @reads("calibration")
 def calibration(rows: Rows, measure: str) -> Array:
-    """ECE, signed ECE (confidence minus accuracy), Brier or NLL of the test images, paired as
-    accuracy is."""
+    """ECE, signed ECE (confidence minus accuracy), Brier score or NLL of the test images."""
     return _resampled(rows, measure)
 
 
@@ -72,78 +68,77 @@ def robustness(rows: Rows) -> Array:
 
 @reads("training")
 def recorded(rows: Rows, measure: str) -> Array:
-    """What the record of a training has in its last epoch."""
+    """A measure in the last epoch that has it in a training's record."""
     chosen = rows.where(measure=measure)
     epochs = chosen.numbers("epoch")
     return chosen.select(epochs == epochs.max(initial=0)).one()
 
 
 def train_nll(trainings: Trainings) -> Quantity:
-    """Mean loss on the images as training shows them, augmented, in the last epoch (A4.01)."""
+    """Mean loss on the augmented training images in the last epoch (A4.01)."""
     return recorded(trainings, "train_nll")
 
 
-# How sharp its loss is.
+# Curvature of the loss.
 
 
 def _batch_weights(batches: int) -> Array:
-    """(1 + REPLICATES, batches) how often each batch counts: once, then as in each resample.
+    """(1 + REPLICATES, batches) bootstrap weights; those of the value itself are ones.
 
-    The same for all models: batch number b has the same images in all of them.
+    They are the same for all models, because batch number b has the same images for all of them.
     """
-    drawn = np.random.default_rng(batches).poisson(1.0, (REPLICATES, batches))
-    return np.concatenate([np.ones((1, batches)), drawn])
+    weights = np.random.default_rng(batches).poisson(1.0, (REPLICATES, batches))
+    return np.concatenate([np.ones((1, batches)), weights])
 
 
-def _resampled_batches(rows: Rows, counted: Callable[[Array], Any], values: bool) -> Array:
-    """Mean over the eigenvalues of all batches, with batches resampled as a whole; wider than that
-    by as much as so few batches say too little of how they differ.
+def _resampled_batches(rows: Rows, select: Callable[[Array], Any], values: bool) -> Array:
+    """(1 + REPLICATES,) of a statistic of Hessian eigenvalues, with batches resampled as a whole.
 
-    `counted` says which eigenvalues are averaged over (`values`), or which share of them is taken.
+    The statistic is the mean of the eigenvalues that `select` returns True for (`values`), or their
+    share among all eigenvalues. With few batches the replicates are widened by `widening_factor`.
     """
-    found = rows.where(measure="eigenvalue")
-    if not len(found):
+    entries = rows.where(measure="eigenvalue")
+    if not len(entries):
         raise Unreadable(f"hessian of {rows.item.name} has no eigenvalues")
-    numbers = found.entries("batch").astype(np.int64)
-    eigenvalues = found.numbers()
-    chosen = counted(eigenvalues).astype(np.float64)
-    total = np.bincount(numbers, chosen * eigenvalues if values else chosen)
-    count = np.bincount(numbers, chosen if values else np.ones_like(chosen))
+    batches = entries.entries("batch").astype(np.int64)
+    eigenvalues = entries.numbers()
+    selected = select(eigenvalues).astype(np.float64)
+    total = np.bincount(batches, selected * eigenvalues if values else selected)
+    count = np.bincount(batches, selected if values else np.ones_like(selected))
     weights = _batch_weights(len(total))
     with np.errstate(invalid="ignore", divide="ignore"):
-        drawn = np.asarray((weights @ total) / (weights @ count))
-        wider = few_clusters(len(total))
-        if values:  # which are positive, and stay so
-            return np.asarray(drawn[0] * (drawn / drawn[0]) ** wider)
-        return np.asarray(drawn[0] + wider * (drawn - drawn[0]))
+        draws = np.asarray((weights @ total) / (weights @ count))
+        factor = widening_factor(len(total))
+        if values:  # on the logarithmic scale, so that positive means stay positive
+            return np.asarray(draws[0] * (draws / draws[0]) ** factor)
+        return np.asarray(draws[0] + factor * (draws - draws[0]))
 
 
 @reads("hessian")
 def nep(rows: Rows) -> Array:
-    """Share of negative ones among the largest Hessian eigenvalues (in absolute value) of
-    batches."""
-    found = _resampled_batches(rows, lambda each: each < 0, values=False)
+    """Share of negative eigenvalues (NEP) among the Hessian's largest by absolute value."""
+    draws = _resampled_batches(rows, lambda each: each < 0, values=False)
     batches = len(set(rows.where(measure="eigenvalue").entries("batch")))
-    return np.concatenate([found[:1], share_replicates(found[0], found[1:], batches)])
+    return np.concatenate([draws[:1], share_replicates(draws[0], draws[1:], batches)])
 
 
 @reads("hessian")
 def ape(rows: Rows) -> Array:
-    """Mean of the positive ones."""
+    """Mean of the positive eigenvalues (APE) among the Hessian's largest by absolute value."""
     return _resampled_batches(rows, lambda each: each > 0, values=True)
 
 
-# What units do.
+# Units.
 
 
 @reads("variance")
 def variances(rows: Rows, kind: str | tuple[str, ...] | None = None) -> Array:
-    """Of the maps after every unit, in order; of one kind if it is given."""
+    """Variance of the feature map after every unit, or every unit of a kind, in order."""
     return (rows if kind is None else rows.where(kind=kind)).draws()
 
 
 def column(rows: Rows, name: str) -> Array:
-    """A column that is no measurement, such as depth, for every reading the same."""
+    """(1 + REPLICATES, rows) of a column without uncertainty, such as depth."""
     if not len(rows):
         raise Unreadable(f"{rows.result.name} of {rows.item.name} has no such rows")
     return np.broadcast_to(rows.numbers(name), (1 + REPLICATES, len(rows)))
@@ -155,32 +150,34 @@ def identity(rows: Rows, measure: str) -> Array:
     return rows.where(measure=measure).one()
 
 
-# How alike representations are.
+# Similarity of representations.
 
 
 @reads("cka")
 def cka_block_structure(rows: Rows) -> Array:
-    """Mean CKA of units of one stage minus that of two; of thirds where there is one stage only
-    (A4.13)."""
+    """Mean CKA of two units of one stage minus that of units of two stages (A4.13).
+
+    For a model with one stage, thirds of its depth are compared instead.
+    """
     model = rows.item.name
     stored = rows.result.about.get("block_structure", {}).get(model, {})
     return replicates_from_interval(
-        f"{model}/block structure", *of_model(rows, "block_structure", model, stored)
+        f"{model}/block structure", *model_statistic(rows, "block_structure", model, stored)
     )
 
 
-def of_model(
+def model_statistic(
     rows: Rows, column: str, model: str, stored: Mapping[str, float | None]
 ) -> tuple[float, float, float]:
-    """Value, low and high of a number that a model has once, the same in all of its rows.
+    """Value, low and high of a number that is the same in all rows of a model.
 
-    `stored` has it in results of version 0.1, whose tables lack the column.
+    `stored` has it for results of version 0.1, whose tables lack the column.
     """
     if column in rows.result.column_names:
         known = Rows(rows.item, rows.result).where(model=model)
         known = known.select(~np.isnan(known.numbers(column)))
-        ends_of = {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
-        stored = {end: known.numbers(name)[0] for end, name in ends_of.items() if len(known)}
+        columns = {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
+        stored = {end: known.numbers(name)[0] for end, name in columns.items() if len(known)}
     ends = (stored.get(end) for end in ("value", "low", "high"))
     value, low, high = (np.nan if end is None else float(end) for end in ends)
     if np.isnan(value):
@@ -188,13 +185,13 @@ def of_model(
     return value, low, high
 
 
-# How far attention looks.
+# Attention distance.
 
 
 @reads("attention_distance")
 def head_distances(rows: Rows, blocks: int = 1) -> Array:
-    """Of every head of the first attention units, relative to uniform attention, which looks
-    everywhere alike."""
+    """Mean attention distance of every head of the first `blocks` attention units, relative to
+    uniform attention."""
     units = tuple(dict.fromkeys(rows.entries("unit")))
     chosen = rows.where(unit=units[:blocks])
     return chosen.draws() / column(chosen, "uniform")
@@ -202,8 +199,9 @@ def head_distances(rows: Rows, blocks: int = 1) -> Array:
 
 @reads("attention_distance")
 def unit_distances(rows: Rows) -> Array:
-    """Mean over heads of every attention unit, in order, relative to uniform attention."""
+    """Attention distance of every attention unit, mean over its heads, relative to uniform
+    attention."""
     units = rows.entries("unit")
-    first = np.arange(len(units)) == [list(units).index(unit) for unit in units]
-    chosen = rows.select(first)
+    first_row_of_unit = np.arange(len(units)) == [list(units).index(unit) for unit in units]
+    chosen = rows.select(first_row_of_unit)
     return chosen.draws("mean") / column(chosen, "uniform")

@@ -1,25 +1,24 @@
-"""The statistics of verdicts: intervals over images and trainings, equivalence, many effects, and
-power.
+"""The statistics of verdicts: intervals over images and trainings, tests, and their correction.
 
 *Numbers.* The value of training s on a sample of images is μ + a_s + b + c_s: a_s differs between
-trainings, b is what the sampled images do to all of them alike, c_s what they do to one. Replicates
-show b and c, differences between trainings show a and c. So the variance of the mean over k
-trainings is
+trainings, b is the effect of the sampled images on all trainings alike, c_s their effect on one.
+The variance of replicates is that of b + c, the variance between trainings that of a + c. So the
+variance of the mean over k trainings is
 
     B + I  =  s²/k  +  max(V − c²/k, 0)
 
 with s² the variance between trainings, V the variance of the replicates of the mean, and c² the
 variance between trainings of the replicates' deviations. B has k − 1 degrees of freedom, I as many
-as there are replicates. The p-value of t = (mean − null) / √(B + I) is that of Student's t, with
-each part's degrees of freedom in proportion to its part of the variance. (One t with the degrees of
-freedom of Welch and Satterthwaite has 7.8 % false certainty at three trainings instead of 5 %,
-because s² is small by chance just when it is most trusted.) With one training only images can be
-resampled, which is why verdicts then say "seen once".
+as there are replicates. The p-value of t = (mean − null) / √(B + I) is the mean of Student's
+p-values with the one and the other degrees of freedom, weighted by the shares of B and I
+(`student_t`). (A single t with the degrees of freedom of Welch and Satterthwaite has 7.8 % false
+positives at three trainings instead of 5 %, because it trusts s² most when it is small by chance.)
+With one training only the images can be resampled, so verdicts then say "seen once".
 
-*Shares of units and correlations over settings* vary because there are few units or settings, by a
-known function v of the true value (`FewUnits`). A value is tested with the variance φ v / k + I
-that it would have if it were true (a score test). φ says how much more than v trainings differ; it
-is moderated, because three trainings cannot tell.
+*Shares of units and correlations over settings* also vary because the units or settings are few.
+That variance is a known function v of the true value (`FewUnits`). A value is tested with the
+variance φ v / k + I that it would have if it were true (a score test). φ is the dispersion: how
+many times v the trainings differ by. Three trainings cannot estimate it, so it is moderated.
 
 *Ratios* are judged on a logarithmic scale. *Equivalence*: the whole interval lies within the bound,
 which is two one-sided tests of 2.5 % each. *Many effects* are corrected by Holm's procedure.
@@ -35,34 +34,35 @@ from typing import Any
 import numpy as np
 
 from vitreous.claims.quantity import Array, FewUnits, Quantity
-from vitreous.claims.student_t import LEVEL, critical_value, part_between, two_sided_p
+from vitreous.claims.student_t import LEVEL, between_share, critical_value, two_sided_p
 
 PRIOR = {"share": 4.0, "correlation": 8.0}
-"""Degrees of freedom that the known variance of shares and correlations counts as, beside that
-between trainings. Units of one network may have a common fate, so shares trust it less."""
-EXACT = 20
-"""Units of all trainings together up to which a share has to pass the exact binomial test, too. It
-takes so few values then that an approximation may be far off."""
-ALONE = 30.0
-"""Degrees of freedom of the known variance of what is made of shares, with one training."""
-MANY = 1e6
+"""Weight, in degrees of freedom, of the known variance of shares and correlations against the
+variance between trainings. Units of one network may depend on each other, so shares trust it
+less."""
+MAX_EXACT_UNITS = 20
+"""Number of units of all trainings up to which a share also has to pass the exact binomial test. It
+has so few possible values then that the approximation may be far off."""
+FREEDOM_OF_ONE = 30.0
+"""Degrees of freedom, with one training, of numbers computed from shares or correlations."""
+FREEDOM_OF_KNOWN = 1e6
 """Degrees of freedom of a variance that is known."""
 STEPS = 45
-"""Of bisection: thirteen digits."""
+"""Steps of bisection, enough for thirteen digits."""
 
 
 @dataclass(frozen=True)
 class Interval95:
-    """A value with its 95 % interval, and what is needed to test it.
+    """A value with its 95 % interval, and everything needed to test it against a null.
 
     Parameters
     ----------
     spread
-        Standard error, on the scale on which the test is made: the logarithm, if `ratio`.
+        Standard error on the scale of the test, which is logarithmic if `ratio`.
     freedom
         Degrees of freedom of the variance between trainings.
     weight
-        Part of the variance that is between trainings.
+        Share of the variance that is between trainings.
     score
         Of a share or a correlation: its own test.
     """
@@ -79,12 +79,12 @@ class Interval95:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Low and high; the value itself where there is no interval."""
+        """Low and high; the value itself if there is no interval."""
         low = self.value if isnan(self.low) else self.low
         return low, self.value if isnan(self.high) else self.high
 
     def p_value(self, null: float) -> float:
-        """Two-sided, against `null`."""
+        """Two-sided p-value against `null`."""
         if not isfinite(self.value):
             return nan
         if self.score is not None:
@@ -135,7 +135,7 @@ def estimate_effect(quantity: Quantity, *, ratio: bool = False) -> Interval95:
 
 
 def _estimate_few(rows: Array, few: FewUnits) -> Interval95:
-    """A share or a correlation of (seeds, 1 + replicates)."""
+    """The interval of a share or a correlation, from (seeds, 1 + replicates)."""
     seeds = len(rows)
     _, images = variances_of_mean(rows)
     test = ScoreTest.of(rows[:, 0], few, images)
@@ -146,19 +146,19 @@ def _estimate_few(rows: Array, few: FewUnits) -> Interval95:
 
 
 def interval_of_mean(rows: Array, known: Any = None) -> tuple[Any, Any, Any, Any, Any]:
-    """Mean over seeds of (..., seeds, 1 + replicates), with what its interval is made of.
+    """Mean over seeds of (..., seeds, 1 + replicates), with the parts of its interval.
 
     Parameters
     ----------
     rows
         For every seed the value as measured, then its replicates.
     known
-        Variance of one training that is known beside what trainings show, if there is one.
+        The known variance of one training, that of shares and correlations, if there is one.
 
     Returns
     -------
     tuple
-        Mean, half the width of its 95 % interval, standard error, degrees of freedom, and the part
+        Mean, half the width of its 95 % interval, standard error, degrees of freedom, and the share
         of the variance that is between trainings.
     """
     seeds = rows.shape[-2]
@@ -166,13 +166,13 @@ def interval_of_mean(rows: Array, known: Any = None) -> tuple[Any, Any, Any, Any
     freedom = seeds - 1.0
     if known is not None:
         between, freedom = _moderate(between, freedom, known / seeds)
-    weight = part_between(between, images, freedom)
+    weight = between_share(between, images, freedom)
     spread = np.sqrt(between + images)
     return rows[..., 0].mean(-1), spread * critical_value(freedom, weight), spread, freedom, weight
 
 
 def variances_of_mean(rows: Array) -> tuple[Array, Array]:
-    """B and I of the mean over seeds of (..., seeds, 1 + replicates): see the head of this file."""
+    """B and I of the mean over seeds of (..., seeds, 1 + replicates), as defined above."""
     seeds = rows.shape[-2]
     between = np.zeros(rows.shape[:-2])
     if seeds > 1:
@@ -186,38 +186,39 @@ def variances_of_mean(rows: Array) -> tuple[Array, Array]:
     return between, images
 
 
-def _bisect(beyond: Callable[[Any], Any], inside: Any, outside: Any) -> Any:
-    """The place between two ends from which on `beyond` is true."""
+def _bisect(excluded: Callable[[Any], Any], inside: Any, outside: Any) -> Any:
+    """The value between `inside` and `outside` at which `excluded` becomes true."""
     for _ in range(STEPS):
         middle = (inside + outside) / 2
-        there = beyond(middle)
-        inside, outside = np.where(there, inside, middle), np.where(there, middle, outside)
+        is_out = excluded(middle)
+        inside, outside = np.where(is_out, inside, middle), np.where(is_out, middle, outside)
     return (inside + outside) / 2
 
 
 def _moderate(between: Any, freedom: float, known: Any, prior: float = 4.0) -> tuple[Any, float]:
-    """A variance between trainings together with the known one, and its degrees of freedom.
+    """The weighted mean of the variance between trainings and the known one, with its degrees of
+    freedom.
 
-    They are between `freedom + prior`, if the known variance were an estimate as well, and the
-    larger number that holds if it is exactly right.
+    These lie between `freedom + prior`, which would hold if the known variance were an estimate as
+    well, and the larger number that holds if it is exactly right.
     """
     if freedom == 0:
-        return known, ALONE
+        return known, FREEDOM_OF_ONE
     total = freedom + prior
     return (freedom * between + prior * known) / total, sqrt(total**3 / freedom)
 
 
 @dataclass(frozen=True)
 class ScoreTest:
-    """Test of a share or a correlation, with the variance that the null would give it.
+    """Score test of a share or a correlation: the variance is that under the null.
 
     Parameters
     ----------
     value
         Mean over trainings.
     known
-        φ over the number of trainings, so that `known * few.variance(null)` is the variance of the
-        mean if `null` were true.
+        φ divided by the number of trainings: `known * few.variance(null)` is the variance of the
+        mean if `null` is true.
     images
         Variance over images.
     """
@@ -238,9 +239,9 @@ class ScoreTest:
 
     @property
     def weight(self) -> Any:
-        """Part of the variance that is not over images."""
+        """Share of the variance that is not over images."""
         value = self.few.shrink(self.value, self.seeds)
-        return part_between(self.known * self.few.variance(value), self.images, self.freedom)
+        return between_share(self.known * self.few.variance(value), self.images, self.freedom)
 
     def statistic(self, null: Any) -> Any:
         """Distance from the null in standard errors."""
@@ -249,14 +250,14 @@ class ScoreTest:
         return np.abs(self.value - null) / np.sqrt(np.maximum(variance, tiny))
 
     def p_value(self, null: Any) -> Any:
-        """Two-sided."""
+        """Two-sided p-value against `null`."""
         p_value = two_sided_p(self.statistic(null), self.freedom, self.weight)
         if self._is_exact:
             p_value = np.maximum(p_value, binomial_p(self._ones, self._units, null))
         return p_value
 
     def interval(self) -> tuple[Any, Any]:
-        """All values that are not excluded at 5 %."""
+        """Ends of the 95 % interval: the values that are not excluded at 5 %."""
         critical = critical_value(self.freedom, self.weight)
 
         def excluded(null: Any) -> Any:
@@ -278,12 +279,11 @@ class ScoreTest:
 
     @property
     def _is_exact(self) -> bool:
-        return self.few.kind == "share" and (self.seeds == 1 or self._units <= EXACT)
+        return self.few.kind == "share" and (self.seeds == 1 or self._units <= MAX_EXACT_UNITS)
 
 
 def binomial_p(ones: Any, units: int, null: Any) -> Any:
-    """Exact and two-sided, the smaller tail doubled; its interval is that of Clopper and
-    Pearson."""
+    """Exact two-sided p-value: twice the smaller tail, as for Clopper-Pearson intervals."""
     from scipy.special import bdtr, bdtrc
 
     fewer = bdtr(ones, units, null)
@@ -292,15 +292,16 @@ def binomial_p(ones: Any, units: int, null: Any) -> Any:
 
 
 def dispersion(values: Array, few: FewUnits) -> tuple[Array, float]:
-    """φ of (..., seeds): how many times the known variance trainings differ by, and its degrees of
-    freedom."""
+    """φ of (..., seeds) values, the variance between trainings relative to the known one, and its
+    degrees of freedom."""
     seeds = values.shape[-1]
     if seeds == 1:
-        return np.ones(values.shape[:-1]), MANY
+        return np.ones(values.shape[:-1]), FREEDOM_OF_KNOWN
     prior = PRIOR[few.kind]
     expected = few.variance(few.shrink(values.mean(-1), seeds))
     phi, freedom = _moderate(values.var(-1, ddof=1) / expected, seeds - 1.0, 1.0, prior)
-    # Of three settings it has four values only, of four eleven: two trainings tell too little more.
+    # A rank correlation of three settings has four possible values, one of four settings eleven:
+    # too few to estimate a dispersion below one.
     few_values = few.count <= 3 or (few.count == 4 and seeds == 2)
     if few.kind == "correlation" and few_values:
         return np.maximum(phi, 1), seeds - 1 + prior
@@ -308,12 +309,11 @@ def dispersion(values: Array, few: FewUnits) -> tuple[Array, float]:
 
 
 def beyond_chance(row: Quantity, statistic: Any) -> Quantity:
-    """A statistic of a row that noise alone makes positive, minus what noise alone makes of it.
+    """A statistic that noise biases upwards, minus the value that noise alone gives it.
 
-    The range of k equal numbers, their largest difference and so on are positive by chance. Here
-    the same statistic is computed on rows without differences (every column moved to the common
-    mean) that have the noise of the real ones: the deviations of replicates, and with several
-    trainings the differences between them.
+    The range of k equal numbers, for example, is positive by chance. That bias is computed on rows
+    of k equal numbers with the noise of the real ones: the deviations of replicates, and with
+    several trainings the differences between trainings.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ def beyond_chance(row: Quantity, statistic: Any) -> Quantity:
     drawn = {seed: np.nan_to_num(rows[1:] - rows[:1]) for seed, rows in row.seeds.items()}
     between = 0.0
     if len(values) > 1:
-        # Trainings also differ because images do another thing to each: replicates show that part.
+        # Without the part of the differences that is due to images, which replicates contain.
         by_images = np.stack(list(drawn.values())).var(0, ddof=1).mean()
         between = sqrt(max(values.var(0, ddof=1).mean() - by_images, 0.0))
     generator = np.random.default_rng(values.shape[-1])
@@ -342,10 +342,10 @@ def beyond_chance(row: Quantity, statistic: Any) -> Quantity:
 
 
 def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
-    """Which effects stay certain when all are judged together.
+    """Holm's procedure: which effects stay certain when all are judged together.
 
     The smallest p-value is compared with level / n, the next with level / (n − 1), and so on up to
-    the first that fails; all together then err with a probability of at most `level`.
+    the first that fails. The probability of any false positive is then at most `level`.
     """
     certain = [False] * len(p_values)
     for rank, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

@@ -1,6 +1,7 @@
-"""Student's t for a mean whose variance is partly between trainings, and partly over images.
+"""Student's t for a mean whose variance is partly between trainings and partly over images.
 
-Both parts have degrees of freedom of their own: the p-value is that of each part, in proportion.
+The two parts have different degrees of freedom. The p-value is a mean of the p-values with the one
+and with the other, weighted by their shares of the variance.
 """
 
 from __future__ import annotations
@@ -13,26 +14,28 @@ import numpy as np
 from vitreous.claims.quantity import REPLICATES
 
 LEVEL = 0.05
-"""Two-sided: an effect is certain if its 95 % interval leaves out the null."""
-CAUTION, CAUTION_OF_TWO = 1.25, 3.25
-"""How much the variance between trainings counts in weighing it against that over images. Of few
-trainings it is more often too small than too large; with this, intervals of three trainings cover
-95.0 to 96.8 %, whatever the part of images is, and those of two 95.0 to 97.8 %."""
-NEWTON = 14
-"""Most steps of Newton's method: of two trainings it begins far away."""
-NEAR = 1e-8
-"""A step as small as this is the last: each has twice as many digits right as the one before."""
+"""Two-sided level: an effect is certain if its 95 % interval excludes the null."""
+BETWEEN_WEIGHT, BETWEEN_WEIGHT_OF_TWO = 1.25, 3.25
+"""Factor of the variance between trainings when the two shares are computed; the second is for two
+trainings. Estimated from few trainings, that variance is more often too small than too large. With
+these factors, intervals of three trainings cover 95.0 to 96.8 %, whatever the share of images is,
+and those of two trainings 95.0 to 97.8 %."""
+MAX_NEWTON_STEPS = 14
+"""Maximum number of steps of Newton's method; with two trainings it begins far from the result."""
+TOLERANCE = 1e-8
+"""Newton's method stops after a step smaller than this; every step doubles the correct digits."""
 
 
-def part_between(between: Any, images: Any, freedom: float) -> Any:
-    """Which part of the variance is between trainings, 1 where there is none at all."""
-    cautious = (CAUTION if freedom >= 2 else CAUTION_OF_TWO) * between
-    total = np.asarray(cautious + images)
-    return np.where(total > 0, cautious / np.where(total > 0, total, 1), 1.0)
+def between_share(between: Any, images: Any, freedom: float) -> Any:
+    """The share of the variance that is between trainings; 1 if there is no variance at all."""
+    weighted = (BETWEEN_WEIGHT if freedom >= 2 else BETWEEN_WEIGHT_OF_TWO) * between
+    total = np.asarray(weighted + images)
+    return np.where(total > 0, weighted / np.where(total > 0, total, 1), 1.0)
 
 
 def two_sided_p(statistic: Any, freedom: float, weight: Any) -> Any:
-    """P(|t| > statistic): Student's, with `freedom` for the part `weight`, else with replicates."""
+    """P(|t| > statistic), with `freedom` degrees of freedom for the share `weight` of the variance,
+    and those of the replicates for the rest."""
     from scipy.special import stdtr  # within the function: judging starts without scipy
 
     trainings = stdtr(max(freedom, 1.0), -statistic)
@@ -41,7 +44,7 @@ def two_sided_p(statistic: Any, freedom: float, weight: Any) -> Any:
 
 
 def critical_value(freedom: float, weight: Any, level: float = LEVEL) -> Any:
-    """The statistic at which `two_sided_p` is `level`, which lies between the quantiles of both."""
+    """The statistic at which `two_sided_p` is `level`, between the two Student quantiles."""
     from scipy.special import stdtrit
 
     images, trainings = stdtrit([REPLICATES - 1.0, max(freedom, 1.0)], 1 - level / 2)
@@ -50,32 +53,32 @@ def critical_value(freedom: float, weight: Any, level: float = LEVEL) -> Any:
         return np.full(weight.shape, trainings)
     if (weight == 0).all():
         return np.full(weight.shape, images)
-    found = np.full(weight.shape, min(images, trainings))
-    for _ in range(NEWTON):  # the p-value is convex, so this comes from below and never too far
-        density = _two_sided_density(found, freedom, weight)
-        step = (two_sided_p(found, freedom, weight) - level) / density
-        found = found + step
-        if np.abs(step).max(initial=0) < NEAR:
+    statistic = np.full(weight.shape, min(images, trainings))
+    for _ in range(MAX_NEWTON_STEPS):  # the p-value is convex: this converges from below
+        density = _two_sided_density(statistic, freedom, weight)
+        step = (two_sided_p(statistic, freedom, weight) - level) / density
+        statistic = statistic + step
+        if np.abs(step).max(initial=0) < TOLERANCE:
             break
-    return found
+    return statistic
 
 
-def few_clusters(count: int) -> float:
-    """How many times too narrow replicates are that resample so few images, or batches as a whole.
+def widening_factor(count: int) -> float:
+    """The factor by which replicates over `count` images (or whole batches) are too narrow.
 
-    The variance of n clusters comes out (n − 1)/n times as large as it is, and has n − 1 degrees of
-    freedom where replicates are taken to have 199.
+    A bootstrap of n clusters underestimates the variance by (n − 1)/n. Its estimate has n − 1
+    degrees of freedom, but replicates are treated as having 199.
     """
     from scipy.special import stdtrit
 
     if count < 2:
         return 1.0
-    own, taken = stdtrit([count - 1.0, REPLICATES - 1.0], 1 - LEVEL / 2)
-    return float(own / taken) * sqrt(count / (count - 1))
+    of_clusters, of_replicates = stdtrit([count - 1.0, REPLICATES - 1.0], 1 - LEVEL / 2)
+    return float(of_clusters / of_replicates) * sqrt(count / (count - 1))
 
 
 def _two_sided_density(statistic: Any, freedom: float, weight: Any) -> Any:
-    """How fast `two_sided_p` falls."""
+    """Minus the derivative of `two_sided_p` with respect to the statistic."""
     from scipy.special import gammaln
 
     def density(degrees: float) -> Any:

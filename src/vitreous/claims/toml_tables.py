@@ -1,4 +1,4 @@
-"""The file of a book, read and checked entry by entry, so that a slip is told in one sentence."""
+"""Read the TOML file of a book and check every entry; errors are one sentence each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS: Mapping[type[Any], str] = {
     list: "a list",
     dict: "a table",
 }
-"""What each type is called in TOML."""
+"""Descriptions of the types, for errors."""
 _TWICE = re.compile(r"Cannot declare \('(.*?)',?\) twice \(at line (\d+)")
 
 
@@ -50,9 +50,9 @@ def check_entries(table: Any, where: str, required: Entries, optional: Entries) 
     Parameters
     ----------
     table
-        What TOML has under a name.
+        The parsed table.
     where
-        What it is called in errors: "[REG-01] in registers.toml".
+        Its name in errors: "[REG-01] in registers.toml".
     """
     if not isinstance(table, dict):
         raise VitreousError(f"{where} has to be a table, not {table!r}.")

@@ -1,19 +1,20 @@
-"""From effects to a verdict on a claim, and what can be said of many verdicts together.
+"""Derive the verdict on a claim from its effects, and summarise many verdicts.
 
-    identity            exact and computed; no images have a part in it
-    reproduced          the main effect has the paper's direction for certain, is at least half of
-                        the paper's size (or of the size that matters), and is not there untrained
+    identity            an exact property, computed without images
+    reproduced          the main effect certainly has the paper's direction, is at least half of the
+                        paper's size (or at least the size that matters), and untrained networks do
+                        not show it
     weaker              its direction is certain, and it is smaller than that
-    no effect           its interval holds the null and excludes half of the paper's value
+    no effect           its interval contains the null and excludes half of the paper's effect
     opposite            the other direction is certain
     mixed               the main effect is reproduced or weaker, and a supporting one is opposite
-    holds untrained     untrained networks show it, too, and training adds nothing certain to it,
-                        and less than half of the paper's size
+    holds untrained     untrained networks show it as well; training does not certainly add to it,
+                        and adds less than half of the paper's size
     not testable here   a precondition is not met
     undecided           too few images or trainings to tell, or not measured
 
 With fewer than three trainings a verdict is "seen once". Withdrawn findings are judged and counted
-apart."""
+separately."""
 
 from __future__ import annotations
 
@@ -54,14 +55,14 @@ OUTCOMES: tuple[Outcome, ...] = (
     "not testable here",
     "identity",
 )
-"""In the order in which they are shown."""
+"""All outcomes, in the order in which they are shown."""
 ENOUGH_SEEDS = 3
-"""Trainings below which a verdict is "seen once"."""
+"""Number of trainings below which a verdict is "seen once"."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim.
+    """The verdict on a claim, with the effects it rests on.
 
     Parameters
     ----------
@@ -70,16 +71,16 @@ class Verdict:
     data, scale
         The images it was judged on.
     missing
-        Results that were not there.
+        Results that the claim needs and the evidence lacks.
     notes
-        Sentences on how the verdict came about.
+        Sentences that explain the verdict.
     failed
-        The error, where the check itself failed.
+        The error, if the check itself failed; else empty.
     survives
         Whether the main effect stays certain when those of all claims are judged together (Holm);
         None if it is not certain by itself.
     options
-        Those of the study that the evidence is from.
+        Options of the study that the evidence is from.
     """
 
     claim: Claim
@@ -95,7 +96,7 @@ class Verdict:
 
     @property
     def judged(self) -> list[Effect]:
-        """The effects that are more than noted."""
+        """The effects with a direction, without those that are only noted."""
         return [effect for effect in self.effects if effect.direction is not None]
 
     @property
@@ -108,31 +109,33 @@ class Verdict:
 
     @property
     def agreeing(self) -> int:
-        """How many supporting effects go the paper's way."""
+        """Number of supporting effects that certainly have the paper's direction."""
         return sum(effect.outcome in ("reproduced", "weaker") for effect in self.supporting)
 
     @property
     def measured(self) -> bool:
-        """Whether its main effect could be computed, or a precondition tells that it need not
-        be."""
+        """Whether its main effect is known, or is not needed because a precondition is not met."""
         known = self.main is not None and isfinite(self.main.measured.value)
         return known or self.outcome == "not testable here"
 
     @property
     def seeds(self) -> int:
-        """Trainings that its main effect rests on."""
+        """Number of trainings that its main effect rests on."""
         return self.main.seeds if self.main is not None else 0
 
     @property
     def tested(self) -> bool:
-        """Whether its main effect has an interval, and could thus be certain by chance."""
+        """Whether its main effect was tested, so that it could be certain by chance."""
         exempt = self.outcome in ("identity", "not testable here")
         return not exempt and self.main is not None and self.main.measured.spread > 0
 
     @property
     def p_value(self) -> float:
-        """Of the main effect: the larger of two where it counts only if training adds to it, that
-        against no effect and that against untrained networks. NaN if it was not tested."""
+        """The p-value of the main effect; NaN if it was not tested.
+
+        If the effect counts only because training adds to it, this is the larger of two p-values:
+        against no effect, and against untrained networks.
+        """
         main = self.main
         if main is None or not self.tested:
             return nan
@@ -150,7 +153,7 @@ class Verdict:
 
     @property
     def command(self) -> str:
-        """The command that would supply what is missing."""
+        """The command that measures what is missing; empty if nothing is."""
         if self.measured and not self.missing:
             return ""
         return f"{self.claim.command} {self.options}".rstrip()
@@ -159,7 +162,7 @@ class Verdict:
 def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
     """Judge every claim on the evidence.
 
-    A check that fails costs its own verdict only, which then says why.
+    If a check raises, its verdict is "undecided" with the error as a note; the others are judged.
 
     Examples
     --------
@@ -169,18 +172,18 @@ def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
     >>> len(verdicts) == len(every_claim())
     True
     """
-    verdicts = [_guarded(evidence, claim) for claim in claims]
-    return _correct([replace(verdict, options=evidence.options) for verdict in verdicts])
+    verdicts = [_judge_or_explain(evidence, claim) for claim in claims]
+    return _apply_holm([replace(verdict, options=evidence.options) for verdict in verdicts])
 
 
-def _guarded(evidence: Evidence, claim: Claim) -> Verdict:
+def _judge_or_explain(evidence: Evidence, claim: Claim) -> Verdict:
     try:
         return _judge_one(evidence, claim)
     except NoReplicates as error:
         raise error.with_command(claim.command) from None
-    except Exception as error:  # whatever an odd model makes of a check written for others
+    except Exception as error:  # an unusual model can break a check
         if isinstance(error, VitreousError) and not isinstance(error, CheckFailed):
-            raise  # a damaged file, which its owner can mend
+            raise  # a damaged file, which the user has to repair
         why = error.why if isinstance(error, CheckFailed) else reason(error)
         data, query = evidence.query(claim.task)
         note = f"It could not be judged: {why}"
@@ -201,25 +204,17 @@ def _judge_one(evidence: Evidence, claim: Claim) -> Verdict:
 
 
 def _with_control(evidence: Evidence, claim: Claim, effects: list[Effect]) -> list[Effect]:
-    """The main effect beside that of the same networks before training."""
+    """The effects, the main one with the same effect of untrained networks as its control."""
     _, untrained = evidence.query(claim.task, untrained=True)
     control = next((e for e in claim.evaluate(untrained) if e.direction is not None), None)
-    if control is None:
+    main = next((n for n, effect in enumerate(effects) if effect.direction is not None), None)
+    if control is None or main is None:
         return effects
-    return [
-        effect.with_control(control)
-        if effect.direction and number == _main_place(effects)
-        else effect
-        for number, effect in enumerate(effects)
-    ]
-
-
-def _main_place(effects: Sequence[Effect]) -> int:
-    return next(number for number, effect in enumerate(effects) if effect.direction is not None)
+    return [*effects[:main], effects[main].with_control(control), *effects[main + 1 :]]
 
 
 def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outcome, list[str]]:
-    """The outcome, and sentences on how it came about."""
+    """The outcome, and sentences that explain it."""
     main = verdict.main
     if unmet:
         return "not testable here", list(unmet)
@@ -253,7 +248,8 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
 
 
 def _decide_present(verdict: Verdict, main: Effect, outcome: Outcome) -> tuple[Outcome, list[str]]:
-    """The outcome of a main effect that is there, given untrained networks and what supports it."""
+    """The outcome of a main effect that is reproduced or weaker, given the untrained control and
+    the supporting effects."""
     if main.holds_untrained:
         return "holds untrained", [_what_training_adds(main)]
     notes = []
@@ -289,8 +285,8 @@ def _what_training_adds(main: Effect) -> str:
     return "Untrained networks show it, and training adds nothing certain."
 
 
-def _correct(verdicts: list[Verdict]) -> list[Verdict]:
-    """Mark the verdicts whose main effect is no longer certain when all are judged together."""
+def _apply_holm(verdicts: list[Verdict]) -> list[Verdict]:
+    """Set `survives` of the verdicts with a certain main effect, by Holm's procedure over all."""
     tested = [number for number, verdict in enumerate(verdicts) if isfinite(verdict.p_value)]
     p_values = [verdicts[number].p_value for number in tested]
     for number, p_value, survives in zip(tested, p_values, holm(p_values), strict=True):
@@ -300,14 +296,13 @@ def _correct(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 def count_outcomes(verdicts: Iterable[Verdict]) -> dict[Outcome, int]:
-    """How many claims have which verdict, in the order of `OUTCOMES`; those that nobody has are
-    left out."""
+    """Number of verdicts with each outcome that occurs, in the order of `OUTCOMES`."""
     counts = Counter(verdict.outcome for verdict in verdicts)
     return {outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]}
 
 
 def by_paper(verdicts: Iterable[Verdict]) -> dict[Paper, list[Verdict]]:
-    """Verdicts by paper, in their order."""
+    """Group verdicts by paper, in their order."""
     papers: dict[Paper, list[Verdict]] = {}
     for verdict in verdicts:
         papers.setdefault(verdict.claim.paper, []).append(verdict)
@@ -315,7 +310,7 @@ def by_paper(verdicts: Iterable[Verdict]) -> dict[Paper, list[Verdict]]:
 
 
 def summarise(verdicts: Sequence[Verdict]) -> str:
-    """A paragraph on all verdicts."""
+    """A paragraph that summarises all verdicts."""
     measured = [verdict for verdict in verdicts if verdict.measured]
     sentences = [f"{_claims(len(verdicts))}, {len(measured)} of them measured."]
     counts = count_outcomes(measured)
@@ -335,7 +330,7 @@ def _listed(counts: dict[Outcome, int]) -> str:
 
 
 def sentences_on_chance(verdicts: Sequence[Verdict]) -> list[str]:
-    """How many effects would seem certain by chance, and which stay certain after correction."""
+    """Sentences on how many effects chance alone would make certain, and on Holm's correction."""
     tested = [verdict for verdict in verdicts if isfinite(verdict.p_value)]
     if not tested:
         return []

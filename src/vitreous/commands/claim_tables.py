@@ -1,4 +1,4 @@
-"""What `vitreous claims list` and `vitreous claims show` print. Nothing here needs torch."""
+"""The output of `vitreous claims list` and `vitreous claims show`. Nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ def criterion_text(effect: Effect) -> str:
 
 
 def _power(claim: Claim) -> str:
-    """Return how far trainings may differ before three of them are too few; "" if that is known
-    from the number of units, or if the claim is exact."""
+    """Return the largest standard deviation between trainings at which three of them have 80 %
+    power; "" for exact claims and for tests over units instead of trainings."""
     effect = next(e for e in claim.evaluate(Query(scale="ten")) if e.direction is not None)
     few = effect.quantity is not None and effect.quantity.few is not None
     if few or all(need.result == "identities" for need in claim.needs()):

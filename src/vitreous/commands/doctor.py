@@ -91,11 +91,11 @@ def _transformers() -> Check:
 
 
 def _declared_builds() -> Check:
-    """Check that torch and torchvision fit by what they say: version, and built for what."""
+    """Check torch and torchvision by their metadata: versions that fit, both for CPU or CUDA."""
     name = "torch and torchvision"
     torch, torchvision = _version("torch"), _version("torchvision")
     if torch is None or torchvision is None:
-        return Check(name, "not both are there")  # which another check complains of
+        return Check(name, "not both are there")  # another check reports the missing one
     for text in requires("torchvision") or ():
         needed = Requirement(text)
         if needed.name == "torch" and not needed.specifier.contains(torch, prereleases=True):
@@ -109,7 +109,7 @@ def _declared_builds() -> Check:
 
 
 def _built_for(package: str) -> str:
-    """What the version file of torch or torchvision says that it was built for; "" if nothing."""
+    """What a package was built for, according to its `version.py`; "" if that does not say."""
     spec = find_spec(package)
     if spec is None or not spec.origin:
         return ""
@@ -127,7 +127,7 @@ def _built_for(package: str) -> str:
 
 
 def _running_builds() -> Check:
-    """Check that torch and torchvision run: a pair that does not fit fails late and obscurely."""
+    """Check that compiled code of torchvision runs: a mismatched pair fails late and obscurely."""
     name = "torch and torchvision"
     try:
         import torch
@@ -148,7 +148,7 @@ def _running_builds() -> Check:
 
 
 def _device() -> Check:
-    """What the machine has, and whether torch can use it."""
+    """Check which device the machine has, and whether torch can use it, without importing torch."""
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         return Check("device", "mps")
     names = _nvidia_gpus()
@@ -204,7 +204,7 @@ def _chromium() -> Check:
 
 
 def _plugins(full: bool) -> list[Check]:
-    """What installed packages add; `full` also loads it, which runs their files."""
+    """Check the plugins of installed packages; `full` also loads them, which runs their files."""
     checks = []
     clashes = {
         PROBE: find_clashes(PROBE, probes.own_names()),
@@ -215,18 +215,18 @@ def _plugins(full: bool) -> list[Check]:
     for kind in KINDS:
         for each in installed_objects(kind.group):
             problem = clashes.get(kind, {}).get(each.key, "")
-            cannot = find_problem(each.text) or (full and _load_failure(kind, each)) or ""
-            if cannot and not problem:
+            why = find_problem(each.text) or (full and _load_failure(kind, each)) or ""
+            if why and not problem:
                 what = f"The {kind.what} {each.key!r} of the package {each.package}"
                 problem = (
-                    f"{what} cannot be used: {cannot.rstrip('.')}; mend or remove {each.package}."
+                    f"{what} cannot be used: {why.rstrip('.')}; mend or remove {each.package}."
                 )
             checks.append(Check(f"plugin {each.origin}", f"{kind.what} {each.key}", problem))
     return checks
 
 
 def _load_failure(kind: Kind, plugin: Installed) -> str:
-    """Load a plugin, and return why that fails; "" if it does not."""
+    """Load a plugin, and return why that fails; "" if it succeeds."""
     from vitreous.claims.book import Book  # numpy comes with it
 
     try:

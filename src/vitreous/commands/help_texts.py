@@ -1,7 +1,6 @@
-"""`--help`: text that fills its lines, and an example of each option.
+"""The texts of `--help`: paragraphs wrapped to the terminal's width, and an example of each option.
 
-The manual's page of commands has the same examples, and a test gives all of them to the command
-line.
+The manual's page of commands has the same examples, and a test parses all of them.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ OWN_EXAMPLES = {
     "--image": {"study": "--image 32"},
     "--device": {"study": "--device cpu"},
 }
-"""Where a command writes or takes something else."""
+"""Examples of options that mean something else in some commands."""
 ARGUMENTS = {
     "ARCHIVES": "evidence.zip",
     "FOLDER": "studies/cifar10",
@@ -133,7 +132,7 @@ def fill_paragraphs(text: str) -> str:
 
 
 class HelpTexts:
-    """How the help of a command is printed: cyclopts' way, with filled lines and examples."""
+    """Prints the help of a command as cyclopts does, with wrapped paragraphs and examples."""
 
     def __init__(self, command: str) -> None:
         self.command = command

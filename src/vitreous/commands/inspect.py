@@ -93,9 +93,8 @@ def analysis_command(name: str) -> Callable[..., None]:
 def analysis_help(name: str) -> str:
     """Return the help text of an analysis' command, with the options that `--set` takes.
 
-    The name is that of an analysis, or the place of a plugin, `file.py:Class`.
-
-    Reading these options parses the file of the analysis, so only the command given pays for it.
+    The name is that of an analysis, or a reference to a plugin, `file.py:Class`. Its file is
+    parsed, so this is called only for the command that is run.
     """
     choices = [
         f"    {option}={default}\n        {says}"
@@ -112,9 +111,10 @@ def analysis_help(name: str) -> str:
 def parse_settings(
     options: InspectOptions | AnalysisOptions, analysis: str = ""
 ) -> tuple[Settings, Settings]:
-    """Return the probes and the analyses to run, each with the options that `--set` gives it.
+    """Return the probes and the analyses to run, each with its options from `--set`.
 
-    `analysis` is the one that a command of its own runs. Files of plugins are run here.
+    `analysis` is the name of the command if it is that of one analysis. Looking plugins up runs
+    their files.
     """
     probe_names: Sequence[str] = ()
     analysis_names: Sequence[str] = (analysis,)
@@ -173,13 +173,13 @@ def _check_and_run(
     output = choose_output(options.out, default, mark)
     check_report_path(output.path)
     check_writable(output.path, options.figures, options.results)
-    # of the processes that torchrun started, one writes
+    # Of the processes that torchrun started, only the first writes.
     with reserve(output) if is_first_process() else nullcontext(output.partial) as keep:
         measure_and_write(models, options, *settings, output, keep)
 
 
 def check_inputs(models: Sequence[str], options: ModelOptions) -> None:
-    """Raise for models, weights, images or preprocessing that cannot be, before torch is there."""
+    """Raise for wrong models, weights, images or preprocessing, before torch is imported."""
     check_ranges(**vars(options))
     model_names.check_models(models)
     check_weights(pair_weights(models, options.weights))

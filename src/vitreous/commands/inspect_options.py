@@ -20,7 +20,7 @@ Settings = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What all commands have in common that show images to models.
+    """The options of all commands that show images to models.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class ModelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureOptions(ModelOptions):
-    """What `inspect` and the commands of single analyses have in common.
+    """The options that `inspect` and the commands of single analyses share.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class LiveOptions(ModelOptions):
 
 
 def parse_preprocessing(options: ModelOptions) -> PreprocessingChoice:
-    """Return what is set of the preprocessing; raises for what no model could take."""
+    """Return the preprocessing that options override; raises for values that no model takes."""
     from vitreous.measure.preprocessing import choose_preprocessing  # Pillow comes with it
 
     return choose_preprocessing({

@@ -26,7 +26,7 @@ NANO = Path(__file__).parents[1] / "report" / "nano"
 
 
 def is_first_process() -> bool:
-    """Whether this process writes, of several that torchrun started."""
+    """Whether this is the process that writes, of those that torchrun started."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -38,7 +38,10 @@ def measure_and_write(
     output: OutputFile,
     keep: Path,
 ) -> None:
-    """Measure, also what is left of an interrupted run, and write the report."""
+    """Measure, resuming an interrupted run, and write the report.
+
+    If it is interrupted again, the report shows what was measured so far.
+    """
     # torch comes with these, which takes seconds
     from vitreous.measure.partial import Interrupted
     from vitreous.measure.summary import nothing_measured
@@ -72,7 +75,7 @@ def _measure(
     analysis_settings: Settings,
     keep: Path,
 ) -> Inspection:
-    """Run the probes, then the analyses; `Interrupted` has what both have found so far."""
+    """Run the probes, then the analyses; `Interrupted` carries the results of both so far."""
     from vitreous.measure.engine import analyse, inspect  # torch comes with them
     from vitreous.measure.inspection import Inspection
     from vitreous.measure.partial import Interrupted
@@ -100,7 +103,7 @@ def _measure(
 
 
 def _shared_settings(options: MeasureOptions) -> dict[str, Any]:
-    """Return what probes and analyses are both given."""
+    """Return the options that `inspect` and `analyse` have in common."""
     same = (
         "split", "skip_corrupt", "image", "pretrained", "weights", "classes", "device", "seed",
     )  # fmt: skip
@@ -115,10 +118,10 @@ def _measure_before_training(
     given: Mapping[str, Any],
     keep: Path,
 ) -> Inspection | None:
-    """Measure the runs among the models before training, as far as verdicts compare with it.
+    """Run the probes that verdicts use as a control on the initial weights of the runs.
 
-    What an untrained network shows as well is no finding about training. None if there is nothing
-    to measure.
+    An effect that the untrained network shows as well is not a finding about training. None if no
+    model is a run, or no such probe is among the settings.
     """
     # numpy and torch come with these
     from vitreous.claims.book import REPRESENTATION
@@ -152,7 +155,7 @@ def _check_roles(
     from vitreous.claims.facts import parse_roles
     from vitreous.report.models import inspected_models
 
-    every_book()  # whose words roles may be told in
+    every_book()  # books may add words that roles can contain
 
     labels = [each.label for each in pair_weights(models, options.weights)]
     known = [*labels, *(name for inspection in stored for name in inspected_models(inspection))]
@@ -162,10 +165,10 @@ def _check_roles(
 
 
 def add_stored(inspection: Inspection, stored: Inspection) -> Inspection:
-    """Return an inspection with the results that only `stored` has.
+    """Add to an inspection the results that only `stored` has.
 
-    The anatomies are those of the first. The models of the second follow in `about["beside"]`, so
-    that each model has one colour in the whole report.
+    The anatomies stay those of the inspection. `about["beside"]` of each added result lists the
+    models of the inspection, so that each model has one colour in the whole report.
     """
     results = dict(inspection)
     for name, result in stored.items():
@@ -182,7 +185,8 @@ def _write(
 ) -> None:
     """Save the results, judge the claims, print the summary and write the report, in this order.
 
-    The results took the time, so they come first. `guard` notes what fails, and the rest is done.
+    The results come first, because they took the time. `guard` records a step that fails, and the
+    others are still done.
     """
     from rich.text import Text
 
@@ -207,7 +211,7 @@ def _write(
     if judgement is not None:
         what = "The verdicts on the terminal"
         screen.print(guard.run(what, lambda: Text(summary_text(judgement)), Text))
-    elif options.book:  # whoever names a book waits for its verdicts
+    elif options.book:  # a user who names a book expects verdicts
         why = why_not_judged(inspection, roles)
         screen.print(why, highlight=False, markup=False, soft_wrap=True)
     write(

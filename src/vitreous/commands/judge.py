@@ -1,4 +1,4 @@
-"""What `vitreous claims judge` does: judge saved results, print verdicts, write a page or table.
+"""`vitreous claims judge`: judge saved results, print the verdicts, write a page or a table.
 
 Nothing here needs torch.
 """
@@ -64,7 +64,7 @@ def judge_folder(
     *,
     approximate: bool = False,
 ) -> None:
-    """Judge the results saved in a folder, print the verdicts and write what is asked for.
+    """Judge the results saved in a folder, print the verdicts and write the files in `out`.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _write(path: Path, judgement: Judgement, guard: Guard) -> None:
 
 
 def note_failures(verdicts: Sequence[Verdict], guard: Guard) -> None:
-    """Add the claims whose check failed to what is complained about at the end."""
+    """Record the claims whose check raised in the guard, which reports them at the end."""
     for verdict in verdicts:
         if verdict.failed:
             guard.not_judged[verdict.claim.id] = verdict.failed
@@ -152,19 +152,19 @@ def choose_claims(every: Sequence[Claim], text: str) -> list[Claim]:
 
 
 def judge_inspection(inspection: Inspection, roles: Mapping[str, str]) -> Judgement | None:
-    """Judge all claims on an inspection; None if it has the main effect of none of them."""
+    """Judge all claims on an inspection; None if it lacks the main effect of every claim."""
     evidence = evidence_of(inspection, roles)
     if inspection.control is not None:
         evidence = add_control(evidence, inspection.control)
     verdicts = judge(evidence, claims.every_claim())
     judgement = Judgement(verdicts, evidence.items, inspected=True)
-    shown = any(v.main is not None and isfinite(v.main.measured.value) for v in verdicts)
-    return judgement if shown else None
+    any_measured = any(v.main is not None and isfinite(v.main.measured.value) for v in verdicts)
+    return judgement if any_measured else None
 
 
 def why_not_judged(inspection: Inspection, roles: Mapping[str, str]) -> str:
-    """Return why `judge_inspection` judges nothing: what its models are is not known, or they lack
-    the measurements that claims read."""
+    """Return why `judge_inspection` judged nothing: the models' roles are unknown, or no claim
+    reads what was measured."""
     reasons = warnings(evidence_of(inspection, roles).not_judged)
     return " ".join(reasons) or "No finding can be judged: none reads what was measured."
 
@@ -207,8 +207,8 @@ def print_verdicts(
 
 
 def _group_table(verdicts: Sequence[Verdict], everything: bool) -> Table | Padding:
-    """Return the rows of one outcome, without its heading: the id column is as wide as an id."""
-    if verdicts[0].outcome == "identity" and not everything:  # they are computed: ids will do
+    """Return the rows of one outcome, without its heading."""
+    if verdicts[0].outcome == "identity" and not everything:  # exact computations: ids will do
         ids = ", ".join(verdict.claim.id for verdict in verdicts)
         return Padding(Text(ids, "cyan"), (0, 0, 0, 2))
     table = Table(box=None, show_header=False, pad_edge=False, expand=True)
@@ -237,9 +237,9 @@ def _cells(verdict: Verdict, everything: bool) -> list[Text]:
 
 def _interval_text(effect: Effect) -> str:
     """Return `4.2 [3.1, 5.4]`; an exact number has no interval."""
-    found = effect.measured
-    value, low, high = map(short_number, (found.value, found.low, found.high))
-    return value if found.low == found.high else f"{value} [{low}, {high}]"
+    measured = effect.measured
+    value, low, high = map(short_number, (measured.value, measured.low, measured.high))
+    return value if measured.low == measured.high else f"{value} [{low}, {high}]"
 
 
 def _details(verdict: Verdict) -> str:
@@ -305,11 +305,12 @@ def _role(verdict: Verdict, effect: Effect) -> str:
     return "main" if effect is verdict.main else "supporting"
 
 
-def _interval(name: str, found: Interval95 | None) -> dict[str, float | None]:
-    """Three columns: the number and the ends of its interval."""
-    value, low, high = (nan,) * 3 if found is None else (found.value, found.low, found.high)
-    ends = {name: value, f"{name}_low": low, f"{name}_high": high}
-    return {column: _number(end) for column, end in ends.items()}
+def _interval(name: str, interval: Interval95 | None) -> dict[str, float | None]:
+    """Three columns, `NAME`, `NAME_low` and `NAME_high`; None for what is missing or not finite."""
+    columns = {name: nan, f"{name}_low": nan, f"{name}_high": nan}
+    if interval is not None:
+        columns = dict(zip(columns, (interval.value, interval.low, interval.high), strict=True))
+    return {column: _number(value) for column, value in columns.items()}
 
 
 def _standard_error(measured: Interval95) -> float | None:
@@ -356,4 +357,4 @@ def verdicts_json(verdicts: Sequence[Verdict]) -> str:
 
 
 TABLES = {".csv": verdicts_csv, ".json": verdicts_json, ".tex": verdicts_latex}
-"""What writes a file that is no page, by its ending."""
+"""Functions that return the text of a table, by the ending of its file."""

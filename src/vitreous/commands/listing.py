@@ -65,7 +65,7 @@ def print_recipes() -> None:
 
 
 class Listed(Protocol):
-    """What can be listed: it has a summary of each name, and knows where plugins come from."""
+    """A registry that can be listed: it has a summary and the origin of each name."""
 
     def summary(self, name: str, /) -> str: ...
 

@@ -100,7 +100,7 @@ def _serve(explorer: Explorer, listener: socket, options: LiveOptions, folder: P
         screen.print(f"Explore {names} at", highlight=False, markup=False, soft_wrap=True)
         screen.print(running.url, highlight=False, markup=False, soft_wrap=True)
         screen.print(
-            "The address is for you alone: whoever knows it can use this page. Ctrl-C stops it.",
+            "Keep the address to yourself: anyone who knows it can use this page. Ctrl-C stops it.",
             highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
         if options.open:
@@ -116,6 +116,6 @@ def _serve(explorer: Explorer, listener: socket, options: LiveOptions, folder: P
         try:
             running.stop()
         except KeyboardInterrupt:
-            # Pressed again. Python itself would abort, because a thread still computes.
+            # Ctrl-C again: exit at once, because a thread is still computing.
             os._exit(130)
         gc.unfreeze()

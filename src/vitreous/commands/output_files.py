@@ -1,9 +1,9 @@
-"""Which file a command writes, so that nobody's earlier file is lost, and what is said about it.
+"""Choosing the file that a command writes, so that no earlier file is lost.
 
-A file with a default name carries a mark of the command that wrote it: its name, models and options
-(in the head of a page, in the metadata of a picture). The same command replaces its own file. A
-file of any other command, or of any other program, stays: the new one is called `-2`. What `--out`
-names is replaced, and the command says so.
+A file with a default name carries a mark: a checksum of the command, its models and its options (in
+the head of a page, in the metadata of a picture). The same command replaces its own file. A file of
+another command or program is kept, and the new one gets the suffix `-2`. A file given with `--out`
+is replaced, and the command says so.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.storage.fingerprints import checksum
 
-SEARCHED = 8192
+SEARCHED_BYTES = 8192
 """Bytes at the beginning of a file that may hold a mark."""
 OWNER = "command.txt"
 """The file in a folder of partial results that holds the mark."""
-UNSEEN = ("out", "figures", "results", "device", "batch")
+IGNORED_OPTIONS = ("out", "figures", "results", "device", "batch")
 """Options that do not change what a file shows."""
 
 
 def mark_of_command(command: str, names: Sequence[str], options: Mapping[str, Any]) -> str:
-    """A text that is the same for the same command with the same options.
+    """A text that identifies a command with its models and options.
 
     >>> mark_of_command("inspect", ["nano:vit"], {"seed": 0, "out": "a.html"})
     'vitreous-run-b5b6f5ad18fa5d2c'
     """
-    told = {name: str(value) for name, value in options.items() if name not in UNSEEN}
-    return f"vitreous-run-{checksum([command, *names, told])[:16]}"
+    relevant = {name: str(value) for name, value in options.items() if name not in IGNORED_OPTIONS}
+    return f"vitreous-run-{checksum([command, *names, relevant])[:16]}"
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class OutputFile:
     path: Path
     mark: str
     replaces: bool = False
-    """Whether there is a file of this name, to be replaced."""
+    """Whether a file of this name exists, and will be replaced."""
     avoided: Path | None = None
-    """The default name, where a file of another command has it."""
+    """The default name, if a file of another command has it."""
 
     @property
     def partial(self) -> Path:
-        """The folder of what is measured so far, for a command that can be interrupted."""
+        """The folder of partial results, for a command that can be interrupted."""
         return _partial_folder(self.path)
 
     def sentence(self, *others: Path) -> str:
-        """What to say when the file is written, and other files or folders with it."""
+        """The message that this file was written, and with it other files or folders."""
         also = "".join(f", {each}" for each in others)
         if self.replaces:
             return f"Replaced {self.path}{also}"
@@ -66,7 +66,7 @@ class OutputFile:
 
 
 def written_sentence(outputs: Sequence[OutputFile]) -> str:
-    """What to say when several files are written, those that were not there before first."""
+    """The message that several files were written: first the new ones, then those replaced."""
     new = [str(each.path) for each in outputs if not each.replaces]
     old = [str(each.path) for each in outputs if each.replaces]
     parts = [f"Wrote {', '.join(new)}"] if new else []
@@ -75,26 +75,29 @@ def written_sentence(outputs: Sequence[OutputFile]) -> str:
 
 
 def named_outputs(paths: Sequence[Path]) -> list[OutputFile]:
-    """The files that a user names, before they are written."""
+    """The files that a user names; call it before they are written."""
     return [choose_output(path, "", "") for path in paths]
 
 
 def choose_output(given: Path | None, default: str, mark: str) -> OutputFile:
-    """The file that `--out` names, or the first one named after `default` that is free or ours."""
+    """The file given with `--out`, or the first of `default`, `default-2`, `default-3` … that does
+    not exist or has this command's mark."""
     if given is not None:
         path = given.expanduser()
         return OutputFile(path, mark, path.exists())
-    usual = Path(default)
-    numbered = (usual.with_stem(f"{usual.stem}-{number}") for number in count(2))
-    path = usual
+    preferred = Path(default)
+    numbered = (preferred.with_stem(f"{preferred.stem}-{number}") for number in count(2))
+    path = preferred
     while not _is_free_or_ours(path, mark):
         path = next(numbered)
-    return OutputFile(path, mark, path.exists(), None if path == usual else usual)
+    return OutputFile(path, mark, path.exists(), None if path == preferred else preferred)
 
 
 def check_writable(out: Path, *folders: Path | None) -> None:
-    """Raise if a file, or something in these folders, could not be written at the end: before
-    hours are spent measuring. No folder is made yet."""
+    """Raise if the file `out` or files in these folders cannot be written.
+
+    Called before hours are spent measuring. No folder is created yet.
+    """
     if out.is_dir():
         inside = str(out / f"report{out.suffix}")
         raise VitreousError(f"{str(out)!r} is a folder; name a file, for example {inside!r}.")
@@ -102,15 +105,16 @@ def check_writable(out: Path, *folders: Path | None) -> None:
     places |= {each: each.expanduser() for each in folders if each is not None}
     for place, folder in places.items():
         with explain_write_errors(place):
-            there = next(each for each in (folder, *folder.parents) if each.exists())
-            tempfile.TemporaryFile(dir=there).close()
+            existing = next(each for each in (folder, *folder.parents) if each.exists())
+            tempfile.TemporaryFile(dir=existing).close()
 
 
 @contextmanager
 def reserve(output: OutputFile) -> Iterator[Path]:
-    """Keep others off a name while measuring: yields the folder for partial results.
+    """Reserve the name of a file while measuring; yields the folder for partial results.
 
-    It is removed again unless something in it can be resumed from.
+    Other commands avoid the name as long as this folder exists. It is removed at the end, unless it
+    holds results from which an interrupted command can resume.
     """
     folder = output.partial
     new_parents = [each for each in folder.parents if not each.exists()]
@@ -127,7 +131,8 @@ def reserve(output: OutputFile) -> Iterator[Path]:
 
 
 def _make_folder(folder: Path, mark: str) -> None:
-    """Make a folder of partial results in one step: nobody finds it without its mark."""
+    """Create a folder of partial results atomically: other processes never see it without its
+    mark."""
     if folder.exists():
         return
     new = folder.with_name(f".{folder.name}.{os.getpid()}")
@@ -147,15 +152,15 @@ def _partial_folder(path: Path) -> Path:
 
 def _is_free_or_ours(path: Path, mark: str) -> bool:
     owner = _partial_folder(path) / OWNER
-    if owner.parent.exists() and not _holds(owner, mark):
+    if owner.parent.exists() and not _has_mark(owner, mark):
         return False
-    return not path.exists() or _holds(path, mark)
+    return not path.exists() or _has_mark(path, mark)
 
 
-def _holds(path: Path, mark: str) -> bool:
-    """Whether the beginning of a file has the mark; False for what cannot be read."""
+def _has_mark(path: Path, mark: str) -> bool:
+    """Whether the mark is at the beginning of a file; False if it cannot be read."""
     try:
         with path.open("rb") as file:
-            return mark.encode() in file.read(SEARCHED)
+            return mark.encode() in file.read(SEARCHED_BYTES)
     except OSError:
         return False

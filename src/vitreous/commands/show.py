@@ -155,7 +155,7 @@ def _one_checkpoint(model: str, weights: tuple[str, ...]) -> str | None:
 
 
 def _print(shown: Shown) -> None:
-    """What is shown, how the photo was prepared, and the prediction."""
+    """Print what the map shows, the preprocessing, the weights, warnings and the prediction."""
     from rich.table import Table
     from rich.text import Text
 
@@ -170,11 +170,11 @@ def _print(shown: Shown) -> None:
     if shown.enlarged:
         screen.print(Text(shown.enlarged, style="yellow"), soft_wrap=True)
     if shown.warning:
-        comes_with_some = shown.model.startswith(("run:", "nano:", "zoo:"))
-        advised = shown.weights == "random" and not comes_with_some
-        advice = "; add --pretrained or --weights FILE." if advised else "."
-        words = shown.warning.removesuffix(".") + advice
-        screen.print(Text(words, style="yellow"), soft_wrap=True)
+        has_own_weights = shown.model.startswith(("run:", "nano:", "zoo:"))
+        needs_weights = shown.weights == "random" and not has_own_weights
+        advice = "; add --pretrained or --weights FILE." if needs_weights else "."
+        warning = shown.warning.removesuffix(".") + advice
+        screen.print(Text(warning, style="yellow"), soft_wrap=True)
     table = Table(box=None, show_header=False)
     table.add_column()
     table.add_column(justify="right")

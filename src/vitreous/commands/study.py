@@ -96,9 +96,9 @@ def run_study(
 
 
 def _choose_study(name: str | None, books: tuple[str, ...]) -> str:
-    """Use the books, and return the study: as given, or else that of the book, or else sanity.
+    """Register the books, and return the study to run: `name`, else the book's own, else sanity.
 
-    The study of a book is called by the key of its paper.
+    The study of a book has the key of its paper as its name.
     """
     from vitreous.claims import use_books  # numpy comes with it
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter, Token
 
 from vitreous.image_size import ImageSize, parse_image
-from vitreous.storage.file_names import LONGEST, model_words, shorten_name
+from vitreous.storage.file_names import MAX_LENGTH, model_words, shorten_name
 from vitreous.validation import parse_limit
 
 if TYPE_CHECKING:
@@ -64,4 +64,4 @@ def default_file_name(command: str, models: Sequence[str], ending: str) -> str:
     shown = ["-".join(model_words(name)) for name in models[:2]]
     if len(models) > 2:
         shown = [shown[0], f"and-{len(models) - 1}-more"]
-    return f"{shorten_name('-'.join([command, *shown]), LONGEST)}{ending}"
+    return f"{shorten_name('-'.join([command, *shown]), MAX_LENGTH)}{ending}"

@@ -91,11 +91,11 @@ class TrainOptions:
     quiet: bool = False
 
     def check(self, model: str) -> None:
-        """Raise for what can be known to be wrong before torch is imported."""
+        """Raise for options that are wrong, as far as that is known before torch is imported."""
         check_ranges(**vars(self))
         self.changed_recipe()
-        begun = self.pretrained or self.weights is not None
-        if self.seeds > 1 and (begun or self.teacher is not None or self.fraction != 1):
+        fine_tunes = self.pretrained or self.weights is not None
+        if self.seeds > 1 and (fine_tunes or self.teacher is not None or self.fraction != 1):
             raise VitreousError(
                 "Several seeds start from random weights on all images: seeds goes with neither "
                 "pretrained, weights, teacher nor fraction; train one seed at a time."
@@ -163,8 +163,8 @@ def _train(model: str, options: TrainOptions) -> list[Trained]:
         return train_seeds(model, data, recipe, seeds=seeds, **shared)
     teacher = None
     if options.teacher is not None:
-        published = not options.teacher.startswith(("run:", "nano:", "zoo:"))
-        teacher = load_model(options.teacher, pretrained=published)
+        has_own_weights = options.teacher.startswith(("run:", "nano:", "zoo:"))
+        teacher = load_model(options.teacher, pretrained=not has_own_weights)
     trained = train(
         model, data, recipe, seed=options.seed, pretrained=options.pretrained,
         weights=options.weights, teacher=teacher, **shared,

@@ -1,7 +1,8 @@
-"""Who may ask the server: only its own page, on this machine, with the token in the address.
+"""Access control of the server: only its own page may send requests, with the token in the address.
 
-Pages of other sites can send requests to 127.0.0.1, too. They do not know the token, their browser
-says where they come from, and a name that somebody lets point to 127.0.0.1 shows in `Host`.
+Pages of other sites can send requests to 127.0.0.1 as well. They are refused because they do not
+know the token, because their browser sends their `Origin` and `Sec-Fetch-Site`, and because the
+`Host` header shows a foreign name that resolves to 127.0.0.1 (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
 )
 REPORT_POLICY = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""A report brings a stricter policy along, with the hashes of its scripts."""
+"""The policy of a report, which itself contains a stricter one with the hashes of its scripts."""
 NOTEBOOKS = (
     "'self' http://localhost:* http://127.0.0.1:* https://localhost:* https://127.0.0.1:* "
     "vscode-webview:"
@@ -33,19 +34,19 @@ OWN_SITE = ("same-origin", "none")
 
 
 def new_token() -> str:
-    """32 characters that nobody can guess."""
+    """A random token of 32 characters."""
     return secrets.token_urlsafe(24)
 
 
 class OwnPageOnly:
-    """Lets requests of the own page pass, without the token, and refuses all others.
+    """ASGI middleware that passes on requests from the server's own page and refuses all others.
 
     Parameters
     ----------
     app
-        Gets what passes; its paths begin behind the token.
+        Gets the requests that pass, with the token removed from their paths.
     token, port
-        The own address.
+        The token and port of the server's address.
     embed
         Whether pages of other ports of this machine, such as notebooks, may show the page in a
         frame.
@@ -79,13 +80,13 @@ class OwnPageOnly:
             await self.app(inside, receive, answer)
 
     def _path_behind_token(self, path: str) -> str | None:
-        """`/api/view` of `/TOKEN/api/view`; None if the token is wrong."""
-        given, slash, rest = path.removeprefix("/").partition("/")
-        right = secrets.compare_digest(given.encode(), self.token.encode())
-        return f"/{rest}" if right and slash else None
+        """`/api/view` for `/TOKEN/api/view`; None if the token is wrong."""
+        token, slash, rest = path.removeprefix("/").partition("/")
+        is_valid = secrets.compare_digest(token.encode(), self.token.encode())
+        return f"/{rest}" if is_valid and slash else None
 
     def _is_own(self, scope: Scope, page: bool) -> bool:
-        """Whether a request comes from the own page, or is for the page itself."""
+        """Whether a request comes from the server's page, or is a navigation to that page."""
         hosts = _header(scope, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
             return False
@@ -94,13 +95,12 @@ class OwnPageOnly:
         sites = _header(scope, b"sec-fetch-site")
         if all(site in OWN_SITE for site in sites):
             return True
-        # a link in a mail is a navigation from another site, and shows nothing to that site
+        # Navigating here from another site, as by a link in a mail, reveals nothing to that site.
         navigates = _header(scope, b"sec-fetch-mode") == ["navigate"]
         kinds = {"document", "iframe"} if self.embed else {"document"}
-        lands = _header(scope, b"sec-fetch-dest")
-        return (
-            page and scope["method"] == "GET" and navigates and bool(lands) and set(lands) <= kinds
-        )
+        targets = _header(scope, b"sec-fetch-dest")
+        is_navigation = navigates and bool(targets) and set(targets) <= kinds
+        return page and scope["method"] == "GET" and is_navigation
 
     def _with_headers(self, send: Send, policy: str) -> Send:
         fixed = {**HEADERS, "content-security-policy": policy}

@@ -14,7 +14,7 @@ from vitreous.explorer.state import Changes, State
 from vitreous.explorer.views import Explorer
 
 WIDTH = 90
-"""Characters of a line."""
+"""Maximum length of a line."""
 Lines = list[str]
 
 
@@ -103,7 +103,7 @@ def _image(picture: Picture, changes: Changes, upright: bool, imports: set[str])
 
 
 def _changes(changes: Changes) -> str:
-    """The changes as Python spells them, without what is not changed."""
+    """The expression that creates the changes, without defaults."""
     none = Changes()
     parts = []
     for each in fields(Changes):

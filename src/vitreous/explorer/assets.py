@@ -1,4 +1,4 @@
-"""The files of the live page: what is in `page/`, and two that are made from the report's."""
+"""The files of the live page: those in `page/`, and two that are generated from the report's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEDIA_TYPES = {
 
 
 class PageFile(NamedTuple):
-    """What a server answers with."""
+    """A file that the server sends."""
 
     media_type: str
     content: bytes
@@ -43,13 +43,13 @@ def page_files(models: Sequence[str]) -> dict[str, PageFile]:
     >>> page_files(["nano:vit"])["static/main.js"].media_type
     'text/javascript; charset=utf-8'
     """
-    found = {"": _file("index.html", _read("index.html"))}
+    pages = {"": _file("index.html", _read("index.html"))}
     for path in files("vitreous.explorer").joinpath("page").iterdir():
         if path.name.endswith((".js", ".css")):
-            found[f"static/{path.name}"] = _file(path.name, path.read_text(encoding="utf-8"))
+            pages[f"static/{path.name}"] = _file(path.name, path.read_text(encoding="utf-8"))
     for name, text in (("colours.css", _colours(models)), ("drawing.js", _drawing())):
-        found[f"static/{name}"] = _file(name, text)
-    return found
+        pages[f"static/{name}"] = _file(name, text)
+    return pages
 
 
 def _read(name: str) -> str:
@@ -61,7 +61,7 @@ def _file(name: str, text: str) -> PageFile:
 
 
 def _colours(models: Sequence[str]) -> str:
-    """Return the palette as variables, with the colour of text on each kind of unit."""
+    """Return the palette as CSS variables, with the text colour on each kind of unit."""
     kinds = "".join(
         f".kind-{kind}{{--kind:{colour};--on-kind:{ink_on(kind)}}}"
         for kind, colour in KIND_COLOURS.items()
@@ -71,7 +71,7 @@ def _colours(models: Sequence[str]) -> str:
 
 
 def _drawing() -> str:
-    """Return the report's drawing scripts as one module; there, all scripts share one scope."""
+    """Return the report's drawing scripts, which share one scope there, as one module."""
     settings = f"const settings = {compact_json({'ramps': RAMPS})};"
     exports = f"export {{ {', '.join(EXPORTS)} }};"
     return "\n".join([settings, *map(asset, DRAWING), exports, ""])

@@ -1,4 +1,4 @@
-"""A cache that forgets what was used least recently, by bytes or by number."""
+"""A least-recently-used cache with a limit of bytes or of values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Value = TypeVar("Value")
 
 
 class RecentlyUsed(Generic[Value]):
-    """Keeps values until they take more room than there is; the newest is always kept.
+    """Keeps the values that were used most recently, up to a limit; the newest is always kept.
 
     Parameters
     ----------
     room
-        Sum of the sizes that are kept.
+        Maximum sum of the sizes of the values.
     size
         Size of a value (default: 1, so that `room` is a number of values).
 

@@ -1,7 +1,7 @@
-"""Change an image as a page asks for: corruption, filters, noise in a band, grey boxes.
+"""Change images: corruption, low-pass and high-pass, noise in a frequency band, occluding boxes.
 
-Everything happens on 8-bit pixels of the model's own size, before its mean is subtracted, so that
-the picture on the page is what the model gets.
+Changes are made to 8-bit pixels at the model's image size, before normalisation, so the picture on
+the page is exactly what the model gets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def change_images(
     mean: Sequence[float],
     first: int = 0,
 ) -> Tensor:
-    """Images as a model gets them after some changes, before they are normalised.
+    """Images after some changes, at a model's size, before they are normalised.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def box_pixels(box: Rectangle, size: tuple[int, int]) -> tuple[slice, slice]:
 def _noise(levels: Tensor, noise: Noise, first: int) -> Tensor:
     shape = (len(levels), 3, int(levels.shape[2]), int(levels.shape[3]))
     wave = 2 / max(shape[2:])
-    width = max(round(noise.width / wave), 1) * wave  # of whole waves, so that no band is empty
+    width = max(round(noise.width / wave), 1) * wave  # whole waves, so that no band is empty
     return band_noise(
         shape,
         noise.frequency * math.pi,

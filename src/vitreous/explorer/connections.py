@@ -1,7 +1,7 @@
-"""Connections of the server: one on which no request arrives in time is closed.
+"""Connections of the server: one on which no complete request arrives in time is closed.
 
-uvicorn waits for ever for the rest of a request. Whoever opened connections without end and sent
-half a request on each would take all that a process can have, without knowing the token.
+uvicorn waits for the rest of a request without a limit. A client that sends half a request on each
+of many connections could otherwise exhaust the connections of the process, without the token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PATIENCE = 60.0
 
 
 class ImpatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with a limit of time for whoever is not being answered."""
+    """uvicorn's HTTP protocol with a time limit while a connection has no complete request."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -29,7 +29,7 @@ class ImpatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_waiting()  # its request is complete, or `read_body` waits for the rest
+            self._stop_waiting()  # the request is complete, or `read_body` limits the rest
         else:
             self._wait()
 
@@ -38,7 +38,7 @@ class ImpatientProtocol(H11Protocol):
         super().connection_lost(error)
 
     def _wait(self) -> None:
-        """Close the connection after a while, counted from the first time."""
+        """Start the timer that closes the connection, unless it runs already."""
         if self._end is None and not self.transport.is_closing():
             self._end = self.loop.call_later(PATIENCE, self.transport.close)
 

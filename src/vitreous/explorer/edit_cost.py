@@ -1,4 +1,4 @@
-"""What edits and changes cost over many images: accuracy, likelihood, and changed answers."""
+"""The cost of edits and changes over many images: accuracy, NLL, and changed predictions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from vitreous.measure.probes.accuracy import rank
 from vitreous.measure.subject import logits
 from vitreous.results.intervals import Interval, bootstrap_mean, paired_change, wilson
 
-PIECE = 0.1
+BATCH_SECONDS = 0.1
 """Seconds that a batch should take, because the page waits for it."""
-MOST = 128
-"""Images in a batch, at most."""
+MAX_BATCH = 128
+"""Maximum number of images in a batch."""
 
 
 class EditCost:
@@ -51,7 +51,7 @@ class EditCost:
             self._run(start, stop)
             seconds = perf_counter() - began
             yield stop - start
-            size = max(1, min(MOST, 2 * size, int((stop - start) * PIECE / seconds)))
+            size = max(1, min(MAX_BATCH, 2 * size, int((stop - start) * BATCH_SECONDS / seconds)))
             start = stop
 
     @torch.no_grad()
@@ -59,49 +59,52 @@ class EditCost:
         model, subject = self.model, self.model.subject
         images, labels = model.data.images[start:stop], model.data.labels[start:stop]
         if model.unmarkable:
-            labels = torch.zeros_like(labels)  # they are numbers of other classes, perhaps of more
+            labels = torch.zeros_like(labels)  # labels of other classes could exceed the scores
         changed = change_images(images, self.changes, model.size, subject.mean, start)
         before = logits(subject.specimen(subject.prepare(images))) if model.scored else None
         after = logits(self.edited.runner.specimen(subject.prepare(changed)))
         if before is None or after is None:
             return
-        self._before.append(_answers(before, labels))
-        self._after.append(_answers(after, labels))
+        self._before.append(_score(before, labels))
+        self._after.append(_score(after, labels))
 
     def result(self) -> dict[str, Any]:
-        """Accuracy, NLL and agreement with their 95 % intervals, and a sentence."""
+        """Accuracy, NLL and agreement with their 95 % intervals, and a sentence on them."""
         if not self._before:
             return {"why": "Its output is not a score for each class."}
         before, after = torch.cat(self._before).numpy(), torch.cat(self._after).numpy()
         same = before[:, 0] == after[:, 0]
         agreement = wilson(same.sum(), len(same))
-        found: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "accuracy": None,
             "nll": None,
-            "agreement": _ends(agreement),
+            "agreement": _interval_fields(agreement),
             "n": len(same),
         }
         if self.model.unmarkable:
-            found["why"] = self.model.unmarkable
-            return {**found, "words": _agreement_words(agreement, len(same))}
+            summary["why"] = self.model.unmarkable
+            return {**summary, "words": _agreement_words(agreement, len(same))}
         right = paired_change(after[:, 1] - before[:, 1])
-        found["accuracy"] = {
+        summary["accuracy"] = {
             "before": float(before[:, 1].mean()),
             "after": float(after[:, 1].mean()),
-            **_ends(right, "difference"),
+            **_interval_fields(right, "difference"),
         }
         rise = after[:, 2] - before[:, 2]
         if np.isfinite(rise).all():
-            found["nll"] = {
+            summary["nll"] = {
                 "before": float(before[:, 2].mean()),
                 "after": float(after[:, 2].mean()),
-                **_ends(bootstrap_mean(rise), "difference"),
+                **_interval_fields(bootstrap_mean(rise), "difference"),
             }
-        return {**found, "words": _accuracy_words(found["accuracy"], len(same))}
+        return {**summary, "words": _accuracy_words(summary["accuracy"], len(same))}
 
 
-def _answers(scores: Tensor, labels: Tensor) -> Tensor:
-    """(n, 3): the answer, whether it is right, and the NLL; wrong where scores are not finite."""
+def _score(scores: Tensor, labels: Tensor) -> Tensor:
+    """(n, 3): predicted class, whether it is correct, and NLL.
+
+    Where scores are not finite, the predicted class is -1, and not correct.
+    """
     scores, known = scores.double().cpu(), labels.clamp_min(0)
     finite = scores.isfinite().all(1)
     right = (rank(scores, known) == 0) & finite
@@ -110,7 +113,7 @@ def _answers(scores: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([answer.double(), right.double(), loss], 1)
 
 
-def _ends(interval: Interval, name: str = "share") -> dict[str, float | None]:
+def _interval_fields(interval: Interval, name: str = "share") -> dict[str, float | None]:
     values = zip((name, "low", "high"), interval, strict=True)
     return {key: float(value) if np.isfinite(value) else None for key, value in values}
 

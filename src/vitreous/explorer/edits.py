@@ -1,4 +1,4 @@
-"""Edits of units: which are possible, how they are made, and what they are in another model."""
+"""Edits of units: which are possible, applying them, and mirroring them in another model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ BOX = "uniform 3x3"
 ENDS = ("stem", "downsample", "head")
 """Kinds of units between which the blocks of a model lie."""
 Possible = Mapping[str, Mapping[What, str]]
-"""For each unit and edit a sentence why it is impossible, or an empty string."""
+"""For each unit and edit a sentence why it is impossible, or "" if it is possible."""
 
 
 def possible_edits(specimen: Specimen) -> Possible:
-    """For each unit and each kind of edit, why it is impossible; empty where it is possible.
+    """For each unit and each kind of edit, why it is impossible; "" if it is possible.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def possible_edits(specimen: Specimen) -> Possible:
         why_fixed = attention.impossible
         for each in attention.possible:
             fixable.setdefault(each.part, set()).add(each.change)
-    found: dict[str, dict[What, str]] = {}
+    possible: dict[str, dict[What, str]] = {}
     for unit in specimen.units:
         reasons: dict[What, str] = {"off": removable.get(unit.name, "")}
         ambiguous = len(specimen.anatomy.find(unit.name)) > 1
@@ -52,8 +52,8 @@ def possible_edits(specimen: Specimen) -> Possible:
         if ambiguous:
             shared = "Its name is also a label or a kind of other units."
             reasons = {what: why or shared for what, why in reasons.items()}
-        found[unit.name] = reasons
-    return found
+        possible[unit.name] = reasons
+    return possible
 
 
 def apply_edit(specimen: Specimen, edit: UnitEdit, mean: MeanOf) -> Specimen:
@@ -78,15 +78,15 @@ def apply_edit(specimen: Specimen, edit: UnitEdit, mean: MeanOf) -> Specimen:
 
 
 def unit_at_depth(unit: Unit, others: Sequence[Unit]) -> Unit | None:
-    """The unit of another model at the nearest relative depth: of the same kind, if there is one.
+    """The unit of another model at the nearest relative depth, of the same kind if there is one.
 
-    Where there is none, the ends of a model (stem, downsampling, head) correspond to ends, and what
-    lies between them to what lies between them.
+    Otherwise a stem, downsampling or head corresponds to one of these three kinds, and any other
+    unit to one that is none of them.
     """
-    alike = [each for each in others if each.kind == unit.kind]
+    candidates = [each for each in others if each.kind == unit.kind]
     at_end = unit.kind in ENDS
-    alike = alike or [each for each in others if (each.kind in ENDS) == at_end]
-    return min(alike, key=lambda each: abs(each.depth - unit.depth), default=None)
+    candidates = candidates or [each for each in others if (each.kind in ENDS) == at_end]
+    return min(candidates, key=lambda each: abs(each.depth - unit.depth), default=None)
 
 
 def mirror_edit(
@@ -97,17 +97,17 @@ def mirror_edit(
     Parameters
     ----------
     edit, unit
-        In the model that the user has edited.
+        The edit and its unit, in the model that the user has edited.
     model, name, anatomy, possible
-        The other model: its number and name, its units, and which edits they can take.
+        The other model: its number and name, its units, and the edits that they allow.
     """
     units = [each for each in anatomy.units if not possible[each.name][edit.what]]
     if unit.kind in {each.kind for each in anatomy.units}:
         units = [each for each in units if each.kind == unit.kind]
-    there = unit_at_depth(unit, units)
-    if there is None:
+    counterpart = unit_at_depth(unit, units)
+    if counterpart is None:
         raise VitreousError(f"{name} has no unit like {unit.name!r} that could be edited so.")
-    return UnitEdit(model, there.name, edit.what)
+    return UnitEdit(model, counterpart.name, edit.what)
 
 
 def edit_as_python(edit: UnitEdit) -> str:

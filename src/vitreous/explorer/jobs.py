@@ -1,7 +1,8 @@
-"""What takes longer than a view: the cost of edits over the data set, and reports.
+"""Long-running jobs: measuring the cost of edits over the data set, and writing reports.
 
-A measurement runs on the thread that also answers the page, in pieces of a tenth of a second, so
-that the page stays quick. A report runs on a thread of its own, with copies of the specimens.
+A measurement runs on the worker thread that also computes views, in steps of a tenth of a second,
+so that the page stays responsive. A report runs on a thread of its own, with copies of the
+specimens.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from vitreous.specimen.rerun import Stopped
 from vitreous.specimen.specimen import Specimen
 from vitreous.storage.file_names import name_models
 
-MOST_RUNNING = 4
-REMEMBERED = 32
-"""Jobs whose result can be asked for."""
+MAX_RUNNING = 4
+MAX_KEPT = 32
+"""Number of jobs whose results are kept."""
 
 
 @dataclass
 class Job:
-    """A measurement or a report, and how far it is."""
+    """A measurement or a report, with its progress."""
 
     id: str
     kind: Literal["measure", "report"]
@@ -47,7 +48,7 @@ class Job:
         return self.result is None and not self.error and not self.cancelled.is_set()
 
     def status(self) -> dict[str, Any]:
-        """How far it is, and its result, as plain values."""
+        """Progress, result and error, as plain values for the page."""
         left = None
         if self.running and 0 < self.done < self.of:
             left = (perf_counter() - self.began) / self.done * (self.of - self.done)
@@ -69,7 +70,7 @@ class Jobs:
     explorer
         The models and images.
     worker
-        Its thread measures in between.
+        The thread that measures while no request waits.
     folder
         Where reports are written.
     """
@@ -96,11 +97,11 @@ class Jobs:
 
     @property
     def reporting(self) -> bool:
-        """Whether a report is being written, which takes some seconds to stop."""
+        """Whether a report is being written; stopping it takes some seconds."""
         return any(thread.is_alive() for thread in self._threads)
 
     def stop(self) -> None:
-        """Stop all jobs and wait for reports to give up."""
+        """Stop all jobs, and wait until the threads of reports have ended."""
         for job in self._jobs.values():
             if job.running:
                 job.cancelled.set()
@@ -108,10 +109,10 @@ class Jobs:
             thread.join(timeout=10)
 
     def _begin(self, kind: Literal["measure", "report"]) -> Job:
-        if sum(job.running for job in self._jobs.values()) >= MOST_RUNNING:
+        if sum(job.running for job in self._jobs.values()) >= MAX_RUNNING:
             raise QueueFull
         finished = [name for name, job in self._jobs.items() if not job.running]
-        for name in finished[: len(self._jobs) - REMEMBERED]:
+        for name in finished[: len(self._jobs) - MAX_KEPT]:
             del self._jobs[name]
         self._count += 1
         job = Job(f"j{self._count}", kind)
@@ -121,19 +122,19 @@ class Jobs:
     def measure(self, state: State, images: int) -> Job:
         """Begin to measure what changes and edits cost over the data set."""
         for model in self.explorer.models:
-            self.explorer.intended(model, state)  # refuses units that do not exist
+            self.explorer.intended(model, state)  # raises for units that do not exist
         if not state.edits and not state.changes:
             raise VitreousError("There is nothing to measure: edit a unit or change the image.")
         job = self._begin("measure")
         count = min(images, len(self.explorer.data))
         job.of = count * len(self.explorer.models)
-        self.worker.continue_with(self._measuring(job, state, count))
+        self.worker.continue_with(self._measure_in_steps(job, state, count))
         return job
 
-    def _measuring(self, job: Job, state: State, count: int) -> Iterator[None]:
-        """One step is one batch of one model."""
+    def _measure_in_steps(self, job: Job, state: State, count: int) -> Iterator[None]:
+        """Yield after each batch of each model, so that the worker can compute views in between."""
         try:
-            found = []
+            results = []
             for model in self.explorer.models:
                 intended = self.explorer.intended(model, state)
                 edited = model.edited(intended.edits, job.cancelled.is_set)
@@ -143,15 +144,15 @@ class Jobs:
                     yield
                     if job.cancelled.is_set():
                         return
-                found.append(cost.result())
-            job.result = {"models": found, "n": count}
+                results.append(cost.result())
+            job.result = {"models": results, "n": count}
         except Stopped:
             job.cancelled.set()
         except Exception as error:
             job.error = _sentence(error)
 
     def report(self, state: State) -> Job:
-        """Begin to write the inspection of the models with their edits."""
+        """Begin to write a report on the models, and on each edited model beside its original."""
         models = {}
         for model in self.explorer.models:
             edited = model.edited(self.explorer.intended(model, state).edits)
@@ -161,13 +162,13 @@ class Jobs:
                 models[f"{name} (edited)"] = edited.runner.specimen.twin()
         job = self._begin("report")
         thread = threading.Thread(
-            target=self._reporting, args=(job, models), name="vitreous report", daemon=True
+            target=self._write_report, args=(job, models), name="vitreous report", daemon=True
         )
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
         return job
 
-    def _reporting(self, job: Job, models: dict[str, Specimen]) -> None:
+    def _write_report(self, job: Job, models: dict[str, Specimen]) -> None:
         # pandas and Altair come with these, which only reports need
         from vitreous.measure.engine import inspect
         from vitreous.report import write
@@ -180,7 +181,7 @@ class Jobs:
         try:
             with watch_progress(watch):
                 origin, device = self.explorer.origin, self.explorer.models[0].subject.device
-                found = inspect(
+                inspection = inspect(
                     models,
                     self.explorer.data,
                     limit=None,
@@ -190,7 +191,7 @@ class Jobs:
                 if job.cancelled.is_set():
                     raise Stopped
                 path = self._free_path()
-                write(found, path)
+                write(inspection, path)
             self.reports[path.name] = path
             job.result = {"file": str(path), "url": f"reports/{path.name}"}
         except Stopped:
@@ -199,7 +200,7 @@ class Jobs:
             job.error = _sentence(error)
 
     def _free_path(self) -> Path:
-        """A name that no file in the folder has."""
+        """The path of a new report, which no file in the folder has."""
         stem = f"live-{name_models([each.subject.name for each in self.explorer.models])}"
         path, number = self.folder / f"{stem}.html", 1
         while path.exists():

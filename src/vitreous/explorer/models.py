@@ -25,7 +25,7 @@ from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.rerun import Cancelled, Runner, Stopped
 
 SPECIMENS = 64
-"""Edited versions of a model that are kept; they share its weights."""
+"""Number of edited versions of a model that are kept; they share its weights."""
 MEAN_IMAGES = 64
 """Images over which attention is averaged for the edit "mean"."""
 MEAN_BATCH = 8
@@ -40,7 +40,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class Edited:
-    """A model with the edits that could be made."""
+    """A model with the edits that were possible, and those that were refused."""
 
     runner: Runner
     edits: tuple[UnitEdit, ...]
@@ -65,7 +65,7 @@ class LiveModel:
         self.subject = subject.shown(data)
         self.data = data if subject.framing is None else data.framed(subject.framing)
         self.possible = possible_edits(subject.specimen)
-        self.whole = Edited(Runner(subject.specimen), (), ())
+        self.unedited = Edited(Runner(subject.specimen), (), ())
         self.unmarkable = Setting((self.subject,), data, 0).unmarkable(self.subject)
         """Why its predictions cannot be compared with labels; empty if they can."""
         headless = getattr(subject.model, "num_classes", None) == 0  # timm's return features
@@ -106,19 +106,19 @@ class LiveModel:
         return change_images(images, changes, self.size, self.subject.mean, first)
 
     def shown_pixels(self, picture: Picture, changes: Changes) -> Tensor:
-        """The same at the model's size, in whole levels, for the page."""
+        """`pixels` at the model's size, rounded to 8 bits, for the page."""
         return fit_images(self.pixels(picture, changes), self.size)
 
     def edited(self, edits: Sequence[UnitEdit], cancelled: Cancelled | None = None) -> Edited:
-        """The model with these edits, as far as they can be made, in their order."""
+        """The model with these edits, in their order; impossible ones are refused."""
         if not edits:
-            return self.whole
+            return self.unedited
         key = tuple(edits)
-        found = self._edited.get(key)
-        if found is None:
+        edited = self._edited.get(key)
+        if edited is None:
             before = self.edited(key[:-1], cancelled)
-            found = self._edited.put(key, self._with_edit(before, key[-1], cancelled))
-        return found
+            edited = self._edited.put(key, self._with_edit(before, key[-1], cancelled))
+        return edited
 
     def _with_edit(self, before: Edited, edit: UnitEdit, cancelled: Cancelled | None) -> Edited:
         reasons = self.possible.get(edit.unit)
@@ -134,14 +134,14 @@ class LiveModel:
         return Edited(before.runner, before.edits, (*before.refused, Refusal(edit, why)))
 
     def mirrored(self, edit: UnitEdit, unit: Unit) -> UnitEdit:
-        """The edit of a unit of another model, made in this one."""
+        """The edit in this model that corresponds to an edit of another model's unit."""
         anatomy = self.subject.specimen.anatomy
         return mirror_edit(edit, unit, self.number, self.subject.name, anatomy, self.possible)
 
     def mean_attention(self, unit: str, cancelled: Cancelled | None = None) -> Tensor:
         """Attention of a unit of the unedited model, averaged over images of the data set.
 
-        All units are averaged in one pass, when the first is asked for.
+        The first call averages all units in one pass.
         """
         if not self._means:
             self._means = self.subject.specimen.mean_attention(self._batches(cancelled))
@@ -156,7 +156,7 @@ class LiveModel:
             yield self.subject.prepare(images)
 
     def shares(self, output: Any) -> Tensor | None:
-        """Probabilities (classes,) in double precision; None without a score for each class."""
+        """Probabilities (classes,) in double precision; None if the model is no classifier."""
         scores = logits(output) if self.scored else None
         return None if scores is None else scores[0].double().softmax(0).cpu()
 

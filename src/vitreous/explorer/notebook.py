@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vitreous.explorer.server import Running
 
 HEIGHT = 900
-"""Pixels at which nothing has to be scrolled, in a wide cell."""
+"""Height in pixels at which a wide cell needs no scrolling."""
 
 
 class LivePage:
@@ -42,7 +42,7 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """The address, which is for you alone; it can also be opened in a browser."""
+        """The address, for a browser on this machine. Anyone who knows it can use the page."""
         return self._running.url
 
     @property
@@ -67,7 +67,7 @@ class LivePage:
 
 
 _PAGES: dict[tuple[Any, ...], LivePage] = {}
-"""Pages by what they were asked for, so that running a cell again starts no second server."""
+"""Running pages by their arguments, so that running a cell again starts no second server."""
 
 
 def live(
@@ -145,7 +145,7 @@ def live(
 
 
 def _identity(given: Any) -> tuple[str | int, ...]:
-    """What tells two arguments apart: names, and the addresses of objects."""
+    """A key that identifies an argument: names as they are, other objects by their `id`."""
     if isinstance(given, (str, Path)):
         return (str(given),)
     if isinstance(given, Mapping):

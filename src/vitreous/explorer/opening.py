@@ -1,4 +1,4 @@
-"""Open models and images for the explorer: `vitreous live` and notebooks do it here."""
+"""Open models and images for the explorer, for `vitreous live` and for notebooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vitreous.validation import check_ranges, parse_limit
 from vitreous.weight_pairs import pair_weights
 
 MOST_MODELS = 2
-"""Models that the page has room for."""
+"""Maximum number of models on the page."""
 LIMIT = 512
 Images = str | Path | Dataset | Photo | Sequence[Photo]
 """A data set or its name, or pictures."""

@@ -12,7 +12,7 @@ from vitreous.measure.preprocessing import PreprocessingChoice
 
 @dataclass(frozen=True)
 class Origin:
-    """What `open_explorer` was given."""
+    """The arguments of `open_explorer`."""
 
     models: tuple[str, ...] = ()
     """How Python spells each: the quoted name, or a variable that holds the module."""
@@ -28,7 +28,7 @@ class Origin:
     classes: ClassNames | None = None
 
     def shared_options(self) -> dict[str, Any]:
-        """What `subjects` was given for all models, without what is the default anyway."""
+        """The arguments of `subjects` for all models, without those that have their default."""
         chosen = asdict(self.preprocessing).items()
         preprocessing = {name: value for name, value in chosen if value not in (None, False)}
         given = {"preprocessing": preprocessing, "classes": self.classes, "seed": self.seed}

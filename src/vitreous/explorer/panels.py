@@ -1,6 +1,6 @@
-"""What the lower half of the page shows of one recording: attention, rollout, or a unit's stream.
+"""The panels in the lower half of the page: attention, rollout, or the stream of a unit.
 
-All of it is read from what a recording has kept, without running the model.
+They are computed from a recording, without running the model.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from vitreous.specimen.layout import Centred
 from vitreous.specimen.observe import AttentionMap, Feature
 from vitreous.specimen.rerun import Recording
 
-MOST_HEADS = 32
-"""Heads that are shown one by one; of more only the mean."""
+MAX_HEADS = 32
+"""Maximum number of heads that are shown separately; of more, only the mean is shown."""
 RANGE = (0.02, 0.98)
-"""Quantiles of a principal component that become the darkest and the lightest colour."""
+"""Quantiles of a principal component that map to the darkest and the lightest colour."""
 
 
 @dataclass(frozen=True)
 class UnitMap:
-    """The shares of attention that keys get from one query, by head."""
+    """The attention of one query to all keys, by head."""
 
     unit: str
     shares: NDArray[np.float32]
@@ -45,18 +45,18 @@ class UnitMap:
     keys: Grid
     queries: Grid
     tokens: tuple[str, ...]
-    """What the prefix tokens are."""
+    """Kinds of the prefix tokens."""
     query: str | Grid
-    """The patch that looks, or the name of who does."""
+    """The query: row and column of a patch, or "class" or "mean"."""
     says: str
-    """Who looks, in words."""
+    """The query in words."""
     instead: bool = False
-    """Whether the unit has no such query, so that another one is shown."""
+    """Whether the unit lacks the requested query, so that another one is shown."""
     averaged: bool = False
-    """Whether this is the mean of too many heads."""
+    """Whether this is the mean, because there are more than `MAX_HEADS` heads."""
 
     def header(self) -> dict[str, Any]:
-        """What the page has to know beside the numbers."""
+        """The description of the map for the page, without the shares."""
         known: dict[str, Any] = {
             "unit": self.unit, "heads": len(self.shares), "keys": list(self.keys),
             "queries": list(self.queries), "prefix": len(self.tokens),
@@ -70,22 +70,22 @@ class UnitMap:
 
 def attention_maps(recording: Recording, query: Place | None) -> Iterator[UnitMap]:
     """One map for every unit whose attention can be shown and is finite, in order."""
-    for unit, attention in _shown(recording):
-        tokens, cell, says, instead = _choose(attention, unit, query)
+    for unit, attention in _maps_to_show(recording):
+        tokens, cell, says, instead = _choose_query(attention, unit, query)
         shares = head_shares(attention, tokens)
         if not np.isfinite(shares).all():
             continue
-        averaged = len(shares) > MOST_HEADS
+        averaged = len(shares) > MAX_HEADS
         if averaged:
             shares = shares.mean(0, keepdims=True)
         yield UnitMap(
             unit.name, shares.astype(np.float32), attention.key_grid, attention.query_grid,
-            _tokens_of(attention), cell, says, instead, averaged,
+            _prefix_names(attention), cell, says, instead, averaged,
         )  # fmt: skip
 
 
 def rollout_maps(recording: Recording, query: Place | None) -> tuple[list[UnitMap], str]:
-    """Rollout up to each attention unit, and why it is undefined for the others."""
+    """Rollout up to each attention unit, and a sentence why it ends before the last one, if so."""
     units = recording.runner.specimen.units
     attending = [unit for unit in units if unit.kind == "attention"]
     if not attending:
@@ -103,12 +103,12 @@ def rollout_maps(recording: Recording, query: Place | None) -> tuple[list[UnitMa
             return maps, f"Weights of {unit.name} can be negative now, so they are no shares."
         product = rolled(layer(attention, "mean", identity=unit.skip), product, prefix)
         prefix = attention.prefix
-        tokens, cell, says, instead = _choose(attention, unit, query)
+        tokens, cell, says, instead = _choose_query(attention, unit, query)
         shares = product[0, tokens].mean(0, keepdim=True).float().cpu().numpy()
         if not np.isfinite(shares).all():
             return maps, f"Attention of {unit.name} is not finite."
         grid = attention.query_grid
-        names = _tokens_of(attention)
+        names = _prefix_names(attention)
         maps.append(UnitMap(unit.name, shares, grid, grid, names, cell, says, instead))
     return maps, ""
 
@@ -118,22 +118,22 @@ def pack_maps(
     before: Sequence[Sequence[UnitMap]] = (),
     **more: Any,
 ) -> bytes:
-    """Maps as one answer: length of the header (uint32), the header (JSON), the numbers (float32).
+    """Encode maps: length of the header (uint32), the header (JSON), all shares (float32).
 
-    Rows of a map have its prefix tokens first. The maps of `models` come first, those of `before`
-    behind them; everything is little-endian.
+    Each row of a map begins with the prefix tokens. The maps of `models` come before those of
+    `before`. Everything is little-endian.
     """
     header = {"models": [[each.header() for each in maps] for maps in models], **more}
     if before:
         header["before"] = [[each.header() for each in maps] for maps in before]
     text = json.dumps(header, allow_nan=False).encode()
-    text += b" " * (-len(text) % 4)  # so that a browser can read the numbers where they lie
+    text += b" " * (-len(text) % 4)  # aligned, so that a browser can view the floats in place
     arrays = [each.shares for maps in (*models, *before) for each in maps]
     numbers = [np.ascontiguousarray(each, "<f4").tobytes() for each in arrays]
     return b"".join([struct.pack("<I", len(text)), text, *numbers])
 
 
-def _shown(recording: Recording) -> Iterable[tuple[Unit, AttentionMap]]:
+def _maps_to_show(recording: Recording) -> Iterable[tuple[Unit, AttentionMap]]:
     for unit in recording.runner.specimen.units:
         attention = _probabilities(recording, unit)
         if attention is not None and why_hidden(unit) is None:
@@ -141,9 +141,10 @@ def _shown(recording: Recording) -> Iterable[tuple[Unit, AttentionMap]]:
 
 
 def _probabilities(recording: Recording, unit: Unit) -> AttentionMap | None:
-    """Attention of a unit whose rows sum to one; None if there is none, or none any more.
+    """Attention of a unit, with rows that sum to one; None if the unit has none.
 
-    Heads that are mixed behind the softmax can have a mean with negative weights.
+    After an edit, the mean of heads that are mixed after the softmax can have negative weights;
+    then it has no probabilities either.
     """
     attention = recording.attention.get(unit.name)
     try:
@@ -152,15 +153,18 @@ def _probabilities(recording: Recording, unit: Unit) -> AttentionMap | None:
         return None
 
 
-def _tokens_of(attention: AttentionMap) -> tuple[str, ...]:
+def _prefix_names(attention: AttentionMap) -> tuple[str, ...]:
     known = attention.places.tokens
     return known if len(known) == attention.prefix else ("prefix",) * attention.prefix
 
 
-def _choose(
+def _choose_query(
     attention: AttentionMap, unit: Unit, query: Place | None
 ) -> tuple[list[int], str | Grid, str, bool]:
-    """The tokens that look, the patch or the name of who looks, in words, and if it is another."""
+    """The query's tokens, its patch or name, its description, and whether it is a substitute.
+
+    A substitute is used if the unit lacks the requested query.
+    """
     if query is None:
         tokens, says = choose_query(attention, unit, None)
         named = "class" in unit.prefix or unit.reach == "class"
@@ -169,13 +173,13 @@ def _choose(
     try:
         tokens, says = choose_query(attention, unit, cell)
         return tokens, cell, says, False
-    except VitreousError:  # patches do not look in class attention
+    except VitreousError:  # in class attention, patches are no queries
         tokens, says = choose_query(attention, unit, None)
         return tokens, "class", says, True
 
 
 def place_on_grid(place: Place, grid: Grid) -> Grid:
-    """Row and column of the cell in which a point of the image lies."""
+    """Row and column of the cell that contains a point of the image."""
     row, column = (
         min(int(share * side), side - 1) for share, side in zip(place, grid, strict=True)
     )
@@ -184,8 +188,7 @@ def place_on_grid(place: Place, grid: Grid) -> Grid:
 
 @dataclass(frozen=True)
 class Basis:
-    """Three principal components of a feature map, and what their darkest and lightest values
-    are."""
+    """Three principal components of a feature map, with the range of values that colours show."""
 
     mean: Tensor
     """(channels,)"""
@@ -196,7 +199,7 @@ class Basis:
 
     @classmethod
     def of(cls, feature: Feature) -> Basis:
-        """The components of one image; the largest weight of each is positive."""
+        """The components of one image; their signs make the largest weight of each positive."""
         tokens = _tokens(feature)
         mean = tokens.mean(0)
         centred = tokens - mean
@@ -221,7 +224,7 @@ class Basis:
 
 
 def stream_panel(feature: Feature, basis: Basis) -> dict[str, Any]:
-    """Norm, spectrum and colours of what a unit hands on."""
+    """Norm, spectrum and colours of a unit's output."""
     grid = feature.grid
     assert grid is not None
     norms = _tokens(feature).norm(dim=1)

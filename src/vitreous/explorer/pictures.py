@@ -1,4 +1,4 @@
-"""Images of the explorer: of the data set or uploaded, and as files for the page."""
+"""Images of the explorer, from the data set or uploaded, and their encoding for the page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Picture(NamedTuple):
 
 
 def describe_picture(picture: Picture) -> dict[str, Any]:
-    """An image as the page lists it."""
+    """The description of an image for the page."""
     return {
         "id": picture.id,
         "label": picture.label,
@@ -63,7 +63,7 @@ def read_upload(content: bytes, name: str, upright: bool = False) -> Image.Image
 
 
 def thumbnail_png(image: Image.Image) -> bytes:
-    """A small version of an image as a file."""
+    """A small version of an image, encoded as PNG."""
     small = image.copy()
     small.thumbnail((THUMBNAIL, THUMBNAIL))
     return png(small)
@@ -75,7 +75,7 @@ def image_of(pixels: Tensor) -> Image.Image:
 
 
 def png(image: Image.Image) -> bytes:
-    """The image as a file."""
+    """An image encoded as PNG."""
     file = BytesIO()
     image.save(file, "PNG", compress_level=1)  # a larger file in a fifth of the time
     return file.getvalue()

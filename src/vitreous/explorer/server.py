@@ -1,6 +1,7 @@
-"""The server of the explorer: routes, limits, and how it starts and stops.
+"""The server of the explorer: routes, limits, starting and stopping.
 
-`access.py` decides who may ask, `worker.py` in which order, and `views.py` what the answer is.
+`access.py` decides which requests are allowed, `worker.py` in which order they are computed, and
+`views.py` computes the responses.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from vitreous.explorer.views import Explorer
 from vitreous.explorer.worker import Compute, QueueFull, Stale, Worker
 from vitreous.specimen.rerun import Cancelled
 
-MOST_BODY = 64 << 10
-"""Bytes of a state."""
-MOST_UPLOAD = 20 << 20
-"""Bytes of an uploaded image."""
+MAX_BODY = 64 << 10
+"""Maximum size of a request with a state, in bytes."""
+MAX_UPLOAD = 20 << 20
+"""Maximum size of an uploaded image, in bytes."""
 JSON = "application/json"
 BYTES = "application/octet-stream"
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -53,9 +54,9 @@ class App:
     Parameters
     ----------
     explorer
-        What answers.
+        Computes the views.
     worker
-        The thread that computes.
+        The thread that views are computed on.
     jobs
         Measurements and reports.
     """
@@ -93,7 +94,7 @@ class App:
         return routes
 
     def _route(self, path: str, endpoint: Endpoint, method: str) -> Route:
-        return Route(path, answering(endpoint), methods=[method])
+        return Route(path, with_error_responses(endpoint), methods=[method])
 
     async def page(self, request: Request) -> Response:
         return _file(self.files[""])
@@ -119,7 +120,7 @@ class App:
             raise QueueFull
         self._uploading += 1
         try:
-            content = await read_body(request, MOST_UPLOAD)
+            content = await read_body(request, MAX_UPLOAD)
             name = clean_name(request.headers.get("x-name", ""))
             async with self._decoding:
                 picture = await run_in_threadpool(self.explorer.upload, content, name)
@@ -152,7 +153,7 @@ class App:
         return self.explorer.attention(state, stop, difference=body.get("difference") is True)
 
     def _view(self, name: str, media: str, view: Callable[..., Any]) -> Endpoint:
-        """The endpoint of a view: reads a state, waits for the worker, and answers."""
+        """The endpoint of a view: parses the state, lets the worker compute, and responds."""
 
         async def endpoint(request: Request) -> Response:
             body = await read_json(request)
@@ -168,7 +169,7 @@ class App:
     async def compute(
         self, request: Request, compute: Compute, key: Any = None, serial: int = 0
     ) -> Any:
-        """Let the worker compute; if the browser goes away, nobody does."""
+        """Let the worker compute; cancels the task if the browser disconnects meanwhile."""
         task = self.worker.submit(compute, key, serial)
         answer = asyncio.wrap_future(task.future)
         gone = asyncio.ensure_future(_disconnect(request))
@@ -194,19 +195,19 @@ def build_app(
     """The whole application, for uvicorn or for tests."""
     app = Starlette(
         routes=App(explorer, worker, jobs).routes(),
-        exception_handlers={404: _nothing, 405: _nothing},
+        exception_handlers={404: _no_route, 405: _no_route},
     )
     app.router.redirect_slashes = False
     return OwnPageOnly(app, token, port, embed)
 
 
-async def _nothing(request: Request, error: Exception) -> Response:
-    """An address that does not exist, or not with this method."""
+async def _no_route(request: Request, error: Exception) -> Response:
+    """The response for a path that does not exist, or not with this method."""
     return Response(status_code=getattr(error, "status_code", 404))
 
 
-def answering(endpoint: Endpoint) -> Endpoint:
-    """An endpoint that answers errors with one sentence and never with a traceback."""
+def with_error_responses(endpoint: Endpoint) -> Endpoint:
+    """Wrap an endpoint so that errors become responses with one sentence, never a traceback."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -233,8 +234,8 @@ def answering(endpoint: Endpoint) -> Endpoint:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body of a request, which is refused as soon as it turns out to be too large."""
-    # closed, so that the rest is not even received
+    """The body of a request; raises as soon as it turns out to be larger than `most` bytes."""
+    # The connection is closed, so that the rest is not received.
     closing = {"connection": "close"}
     too_large = HTTPException(413, f"At most {most:,} bytes can be sent here.", closing)
     length = request.headers.get("content-length", "0")
@@ -251,10 +252,10 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 async def read_json(request: Request) -> dict[str, Any]:
-    """The object that a request brings along."""
+    """The JSON object in the body of a request."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise HTTPException(415, "Requests are JSON: set Content-Type to application/json.")
-    content = await read_body(request, MOST_BODY)
+    content = await read_body(request, MAX_BODY)
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -330,7 +331,7 @@ class Running:
         return not self._ended.is_set()
 
     def stop(self) -> None:
-        """Stop what is computed, close the port and end both threads; calling it again is fine."""
+        """Stop all jobs, close the port and end both threads; calling it again is fine."""
         self.jobs.stop()
         self.worker.stop()
         self._server.should_exit = True
@@ -362,12 +363,12 @@ def start(
 
 def bind(port: int) -> socket.socket:
     """A socket on the loopback interface, which other machines cannot reach."""
-    # With the protocol named asyncio switches off Nagle's algorithm, which costs 40 ms an answer.
+    # With an explicit protocol asyncio disables Nagle's algorithm, which costs 40 ms a response.
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind(("127.0.0.1", port))
-        found.listen(128)  # from now on: a notebook loads the page as soon as it has the address
+        found.listen(128)  # already: a notebook loads the page as soon as it has the address
     except (OSError, OverflowError) as error:
         found.close()
         why = getattr(error, "strerror", None) or "ports are numbers from 0 to 65535"

@@ -1,4 +1,4 @@
-"""A model as the page gets to know it: its units, and the edits that each can take."""
+"""The description of a model for the page: its units, and the edits that each allows."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _describe_unit(unit: Unit, model: LiveModel) -> dict[str, Any]:
 
 
 def block_of(unit: Unit) -> str:
-    """The block that a unit belongs to, which is the path above it if that ends with a number.
+    """The block that a unit belongs to: the path above the unit, if that path ends with a number.
 
-    A unit that is itself a numbered member of a stage is a block of its own.
+    A unit that is a numbered member of a stage itself is a block of its own.
 
     >>> block_of(vitreous.open("nano:vit").anatomy["blocks.1.attn"])
     'blocks.1'

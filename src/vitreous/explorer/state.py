@@ -1,7 +1,7 @@
-"""What a page shows, as plain data: image, changes of the image, edits, query, unit.
+"""The state of the page as plain data: image, changes of the image, edits, query, unit.
 
-A state comes from a browser, so nothing about it is trusted: what has a wrong type or lies outside
-its range is refused with a sentence.
+A state comes from a browser and is not trusted: a value of the wrong type or out of range raises an
+error with a sentence.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from vitreous.errors import UnknownName, VitreousError
 
 What = Literal["off", "skip", "uniform", "mean", "box"]
 WHATS: tuple[What, ...] = ("off", "skip", "uniform", "mean", "box")
-MOST_EDITS = 200
-MOST_BOXES = 50
-LONGEST_NAME = 300
+MAX_EDITS = 200
+MAX_BOXES = 50
+MAX_NAME = 300
 
 
 class BadState(VitreousError):
-    """A state that no page of ours sends."""
+    """An invalid state, which our page never sends."""
 
 
 class UnitEdit(NamedTuple):
@@ -34,7 +34,7 @@ class UnitEdit(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Noise within a band of frequencies; frequency and width are shares of Nyquist's."""
+    """Noise in a frequency band; frequency and width are shares of the Nyquist frequency."""
 
     frequency: float
     width: float
@@ -53,7 +53,7 @@ class Rectangle(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """What is done to an image before a model gets it; by default nothing."""
+    """Changes of an image before a model gets it; none by default."""
 
     corruption: tuple[str, int] | None = None
     """Name and severity."""
@@ -85,13 +85,13 @@ class State:
     mirror: bool = False
     """Whether edits of one model are made in the other, too, at the same relative depth."""
     query: Place | None = None
-    """The patch that looks; None is the class token, or all patches where there is none."""
+    """The query of attention; None is the class token, or all patches if there is none."""
     unit: tuple[int, str] | None = None
     """Model and name of the unit whose stream is shown."""
 
 
 def parse_state(raw: Any) -> State:
-    """Check what a page has sent.
+    """Check and convert a state that a page has sent.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def parse_state(raw: Any) -> State:
 
 
 def parse_changes(raw: Any) -> Changes:
-    """Check the changes of an image that a page has sent; keys that are missing change nothing."""
+    """Check and convert image changes that a page has sent; missing keys are no change."""
     given = _mapping({} if raw is None else raw, "changes")
     low, high = given.get("low_pass"), given.get("high_pass")
     return Changes(
@@ -145,7 +145,7 @@ def _noise(raw: Any) -> Noise | None:
 
 def _boxes(raw: Any) -> tuple[Rectangle, ...]:
     boxes = []
-    for each in _items(raw, "boxes", MOST_BOXES):
+    for each in _items(raw, "boxes", MAX_BOXES):
         box = Rectangle(*_shares(each, "A box", 4))
         if box.top > box.bottom or box.left > box.right:
             raise BadState("A box is [top, left, bottom, right], in this order.")
@@ -155,14 +155,14 @@ def _boxes(raw: Any) -> tuple[Rectangle, ...]:
 
 def _edits(raw: Any) -> tuple[UnitEdit, ...]:
     edits = []
-    for each in _items(raw, "edits", MOST_EDITS):
+    for each in _items(raw, "edits", MAX_EDITS):
         given = _mapping(each, "An edit")
         what = given.get("what")
         if what not in WHATS:
             raise BadState(f"An edit is one of {', '.join(WHATS)}.")
         unit = _word(given.get("unit"), "unit")
         edits.append(UnitEdit(_number(given.get("model", 0), "model"), unit, what))
-    return tuple(dict.fromkeys(edits))  # twice the same edit is one
+    return tuple(dict.fromkeys(edits))  # without duplicates
 
 
 def _unit(raw: Any) -> tuple[int, str] | None:
@@ -189,7 +189,7 @@ def _items(raw: Any, what: str, most: int) -> Sequence[Any]:
 
 
 def _word(raw: Any, what: str) -> str:
-    if not isinstance(raw, str) or not 0 < len(raw) <= LONGEST_NAME:
+    if not isinstance(raw, str) or not 0 < len(raw) <= MAX_NAME:
         raise BadState(f"The name of {what} is missing or has the wrong type.")
     return raw
 
@@ -207,8 +207,8 @@ def _number(raw: Any, what: str) -> int:
 
 
 def _share(raw: Any, what: str) -> float:
-    whole = isinstance(raw, (int, float)) and not isinstance(raw, bool)
-    if not whole or not isfinite(raw) or not 0 <= raw <= 1:
+    is_number = isinstance(raw, (int, float)) and not isinstance(raw, bool)
+    if not is_number or not isfinite(raw) or not 0 <= raw <= 1:
         raise BadState(f"{what} takes numbers from 0 to 1.")
     return float(raw)
 

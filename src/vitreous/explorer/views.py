@@ -1,4 +1,4 @@
-"""What a page asks for and what it gets, without HTTP: models, images, caches."""
+"""The views of the explorer, independent of HTTP: models, images, recordings and their caches."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UPLOADS = 50
 
 
 class Intended(NamedTuple):
-    """The edits of one model: its own and those mirrored from others, and what cannot be."""
+    """The edits of one model, its own and those mirrored from others, and edits not mirrored."""
 
     edits: tuple[UnitEdit, ...]
     mirrored: frozenset[UnitEdit]
@@ -56,7 +56,7 @@ class Intended(NamedTuple):
 
 
 class Explorer:
-    """Models and images, and everything a page can ask about them.
+    """Models and images, and all views of them that the page can request.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Explorer:
 
     Notes
     -----
-    One thread at a time may ask for views; images can be uploaded at any time.
+    Only one thread at a time may compute views; images can be uploaded at any time.
 
     Examples
     --------
@@ -173,22 +173,22 @@ class Explorer:
             recording = self._record(model, picture, state.changes, edited, cancelled)
             after.append(list(attention_maps(recording, state.query)))
             if difference:
-                whole = self._record(model, picture, state.changes, model.whole, cancelled)
-                before.append(list(attention_maps(whole, state.query)))
+                unedited = self._record(model, picture, state.changes, model.unedited, cancelled)
+                before.append(list(attention_maps(unedited, state.query)))
         return pack_maps(after, before)
 
     def rollout(self, state: State, cancelled: Cancelled | None = None) -> bytes:
         """Rollout up to each attention unit, after the edits, as `pack_maps` says."""
         picture = self.find_picture(state.image)
-        found = []
+        rollouts = []
         for model in self.models:
             edited = self._edited(model, state, cancelled)[0]
             recording = self._record(model, picture, state.changes, edited, cancelled)
-            found.append(rollout_maps(recording, state.query))
-        return pack_maps([maps for maps, _ in found], why=[why for _, why in found])
+            rollouts.append(rollout_maps(recording, state.query))
+        return pack_maps([maps for maps, _ in rollouts], why=[why for _, why in rollouts])
 
     def stream(self, state: State, cancelled: Cancelled | None = None) -> dict[str, Any]:
-        """Norm, spectrum and colours of what a unit hands on, and of its counterpart."""
+        """Norm, spectrum and colours of a unit's output, and of its counterpart's."""
         picture = self.find_picture(state.image)
         if state.unit is None:
             raise VitreousError("No unit is selected; click one to see its stream.")
@@ -213,16 +213,16 @@ class Explorer:
     ) -> dict[str, Any]:
         if unit is None:
             return {"why": "It has no feature map."}
-        whole = self._record(model, picture, state.changes, model.whole, cancelled)
+        unedited = self._record(model, picture, state.changes, model.unedited, cancelled)
         edited = self._edited(model, state, cancelled)[0]
         recording = self._record(model, picture, state.changes, edited, cancelled)
-        before, after = (each.feature(unit.name) for each in (whole, recording))
+        before, after = (each.feature(unit.name) for each in (unedited, recording))
         if before is None or after is None or before.grid is None:
             return {"unit": unit.name, "why": "It hands on no feature map."}
         key = (model.number, picture.id, unit.name)
         basis = self._bases.get(key)
-        if basis is None:  # of the image without changes, so that colours can be compared
-            clean = self._record(model, picture, Changes(), model.whole, cancelled)
+        if basis is None:  # computed on the unchanged image, so that colours can be compared
+            clean = self._record(model, picture, Changes(), model.unedited, cancelled)
             feature = clean.feature(unit.name)
             assert feature is not None
             if not feature.map.isfinite().all():
@@ -245,13 +245,13 @@ class Explorer:
                 edits[edit] = None
             elif state.mirror:
                 try:
-                    there = model.mirrored(edit, unit)
+                    counterpart = model.mirrored(edit, unit)
                 except VitreousError as error:
                     refused.append(Refusal(edit, str(error)))
                     continue
-                if there not in edits:
-                    mirrored.add(there)
-                edits[there] = None
+                if counterpart not in edits:
+                    mirrored.add(counterpart)
+                edits[counterpart] = None
         return Intended(tuple(edits), frozenset(mirrored), tuple(refused))
 
     def _edited(
@@ -264,15 +264,15 @@ class Explorer:
         self, model: LiveModel, picture: Picture, state: State, cancelled: Cancelled | None
     ) -> dict[str, Any]:
         began = perf_counter()
-        whole = self._record(model, picture, Changes(), model.whole, cancelled)
-        clean = self._record(model, picture, state.changes, model.whole, cancelled)
+        before = self._record(model, picture, Changes(), model.unedited, cancelled)
+        clean = self._record(model, picture, state.changes, model.unedited, cancelled)
         edited, intended = self._edited(model, state, cancelled)
-        known = self._recordings.get(_key(model, picture, state.changes, edited)) is not None
+        is_cached = self._recordings.get(_key(model, picture, state.changes, edited)) is not None
         after = self._record(model, picture, state.changes, edited, cancelled)
         seconds = perf_counter() - began
-        operations = max(model.whole.runner.operations, 1)
+        operations = max(model.unedited.runner.operations, 1)
         return {
-            **compare_predictions(model, picture, [whole, clean, after]),
+            **compare_predictions(model, picture, [before, clean, after]),
             "changed": bool(edited.edits or state.changes),
             "edits": [
                 {**edit._asdict(), "mirrored": edit in intended.mirrored} for edit in edited.edits
@@ -282,7 +282,7 @@ class Explorer:
                 for each in (*intended.refused, *edited.refused)
             ],
             "milliseconds": 1000 * seconds,
-            "computed": 0.0 if known else after.computed / operations,
+            "computed": 0.0 if is_cached else after.computed / operations,
             "complete": after.complete,
         }
 
@@ -294,26 +294,29 @@ class Explorer:
         edited: Edited,
         cancelled: Cancelled | None,
     ) -> Recording:
-        """The recording of a model on a picture, from the nearest one that is there."""
+        """The recording of a model on a picture, from the cache or computed.
+
+        An edited model reruns only the part that differs from a cached recording with fewer edits.
+        """
         key = _key(model, picture, changes, edited)
-        found = self._recordings.get(key)
-        if found is not None:
-            return found
+        recording = self._recordings.get(key)
+        if recording is not None:
+            return recording
         if not edited.edits:
             images = model.subject.prepare(model.pixels(picture, changes))
             return self._recordings.put(key, edited.runner.record(images, cancelled))
         base: Recording | None = None
-        for count in range(len(edited.edits) - 1, 0, -1):  # fewer edits: less of it is the same
+        for count in range(len(edited.edits) - 1, 0, -1):  # the more edits, the less to compute
             base = base or self._recordings.get((*key[:-1], edited.edits[:count]))
-        base = base or self._record(model, picture, changes, model.whole, cancelled)
+        base = base or self._record(model, picture, changes, model.unedited, cancelled)
         return self._recordings.put(key, edited.runner.rerun(base, cancelled))
 
     def find_picture(self, name: str) -> Picture:
-        """The image of an id."""
-        found = self.pictures.get(name)
-        if found is None:
+        """The picture with this id; raises if there is none, or it is no longer kept."""
+        picture = self.pictures.get(name)
+        if picture is None:
             raise UnknownName("image", name, (), "It may have been forgotten; upload it again.")
-        return found
+        return picture
 
     def _unit(self, number: int, name: str) -> Unit:
         if number >= len(self.models):

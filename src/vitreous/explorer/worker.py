@@ -1,8 +1,8 @@
-"""One thread that computes: the newest request of each page first, measurements in between.
+"""The worker thread: it computes the newest request of each page, and measurements in between.
 
-A model can run on one thread at a time without waiting for locks, and a page that moves a slider
-asks faster than a model answers. So requests wait in a queue, an older request of the same page and
-kind is dropped as soon as a newer one comes, and what is running stops at its next operation.
+All models run on this one thread, which needs no locks. A moving slider sends requests faster than
+a model computes them. So requests wait in a queue; a newer request of the same page and kind
+replaces an older one, and a running one stops at its next operation.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 from vitreous.errors import VitreousError
 from vitreous.specimen.rerun import Cancelled, Stopped
 
-WAITING = 64
-"""Requests that may wait."""
-REMEMBERED = 1024
-"""Pages and kinds of requests whose newest serial number is known."""
+MAX_WAITING = 64
+"""Maximum number of waiting requests."""
+MAX_SERIALS = 1024
+"""Number of keys (page and kind of request) whose newest serial number is kept."""
 Compute = Callable[[Cancelled], Any]
 
 
 class Stale(VitreousError):
-    """A newer request has taken the place of this one."""
+    """A newer request has replaced this one."""
 
     def __init__(self) -> None:
         super().__init__("A newer request has replaced this one.")
@@ -38,7 +38,7 @@ class QueueFull(VitreousError):
 
 
 class Task:
-    """A request that waits, runs or is done; `future` has its answer."""
+    """A request that is waiting, running or done; `future` has its result."""
 
     def __init__(self, compute: Compute, key: Hashable, serial: int) -> None:
         self.compute, self.key, self.serial = compute, key, serial
@@ -50,25 +50,25 @@ class Task:
         self._cancelled.set()
 
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the result is no longer needed."""
         return self._cancelled.is_set()
 
     def run(self) -> None:
-        """Compute the answer, unless that is no longer wanted."""
+        """Compute the result, unless it is no longer needed."""
         try:
             if self.cancelled():
                 raise Stopped
-            answer = self.compute(self.cancelled)
+            result = self.compute(self.cancelled)
         except Stopped:
             self.future.set_exception(Stale())
-        except BaseException as error:  # whoever waits gets it
+        except BaseException as error:  # passed on to the thread that waits for the future
             self.future.set_exception(error)
         else:
-            self.future.set_result(answer)
+            self.future.set_result(result)
 
 
 class Worker:
-    """The thread, its queue, and the measurements that it continues when nothing waits.
+    """The thread, its queue of requests, and the measurements that it continues in between.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Worker:
     >>> worker.stop()
     """
 
-    def __init__(self, waiting: int = WAITING) -> None:
+    def __init__(self, waiting: int = MAX_WAITING) -> None:
         self._most = waiting
         self._queue: deque[Task] = deque()
         self._pieces: deque[Iterator[None]] = deque()
@@ -90,17 +90,17 @@ class Worker:
         self._thread.start()
 
     def submit(self, compute: Compute, key: Hashable = None, serial: int = 0) -> Task:
-        """Let the thread compute something.
+        """Add a request to the queue.
 
         Parameters
         ----------
         compute
-            Gets a function that tells whether to stop.
+            The function to call; its argument is a function that returns whether to stop.
         key
-            Of requests with the same key only the one with the highest serial number is answered;
-            None stands for itself.
+            Of the requests with the same key, only the one with the highest serial number is
+            computed. Requests with the key None are independent.
         serial
-            Number of the request.
+            Serial number of the request.
         """
         task = Task(compute, key, serial)
         with self._change:
@@ -115,12 +115,12 @@ class Worker:
         return task
 
     def _supersede(self, task: Task) -> None:
-        """Drop older requests of the same key; raise `Stale` if there has been a newer one."""
+        """Drop older requests with the same key; raise `Stale` if there has been a newer one."""
         if self._newest.get(task.key, task.serial) > task.serial:
             raise Stale
         self._newest[task.key] = task.serial
         self._newest.move_to_end(task.key)
-        while len(self._newest) > REMEMBERED:
+        while len(self._newest) > MAX_SERIALS:
             self._newest.popitem(last=False)
         older = [each for each in self._queue if each.key == task.key]
         for each in older:
@@ -130,7 +130,7 @@ class Worker:
             self._running.cancel()
 
     def continue_with(self, pieces: Iterator[None]) -> None:
-        """Let the thread go through an iterator, one step whenever no request waits.
+        """Let the thread advance an iterator to its end, one step whenever no request waits.
 
         The iterator has to handle its own errors.
         """
@@ -168,4 +168,4 @@ class Worker:
                     self._running = None
             elif pieces is not None and next(pieces, StopIteration) is not StopIteration:
                 with self._change:
-                    self._pieces.append(pieces)  # behind other measurements, which take turns
+                    self._pieces.append(pieces)  # at the end: measurements alternate

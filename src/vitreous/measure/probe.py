@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vitreous.data.dataset import Dataset
 from vitreous.data.framing import Framing
-from vitreous.devices import Arriving, to_device
+from vitreous.devices import PendingCopy, to_device
 from vitreous.measure.report_section import Measurement
 from vitreous.measure.resampling import poisson_weights
 from vitreous.measure.subject import Subject
@@ -153,7 +153,7 @@ class Batch:
         return torch.cat([torch.ones(1, len(self), dtype=torch.float64), drawn])
 
     @cached_property
-    def _sent(self) -> dict[tuple[Part, torch.device], Arriving]:
+    def _sent(self) -> dict[tuple[Part, torch.device], PendingCopy]:
         return {}
 
     @cached_property

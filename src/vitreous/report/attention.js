@@ -44,7 +44,7 @@ class AttentionView {
     return bar;
   }
 
-  /** To the full explorer, wherever it is folded away. */
+  /** A button that opens the full explorer and all folds around it. */
   more() {
     const full = $('.attention[data-size="full"]');
     const onclick = () => {
@@ -56,7 +56,7 @@ class AttentionView {
     return make("button", { type: "button", class: "more", hidden: !full, onclick }, "All layers and heads");
   }
 
-  /** As many panes as are to be shown. */
+  /** Create or drop panes to match the choice, and update the controls. */
   arrange() {
     const count = this.compact ? 1 : this.choice.panes.length;
     while (this.panes.length < count) this.panes.push(new AttentionPane(this, this.panes.length));
@@ -71,7 +71,7 @@ class AttentionView {
     this.lock.checked = this.choice.locked;
   }
 
-  /** At most one drawing for each frame of the screen. */
+  /** Draw at the next animation frame, at most once per frame. */
   draw() {
     this.frame ??= requestAnimationFrame(async () => {
       this.frame = null;
@@ -221,14 +221,14 @@ class AttentionPane {
     this.point(this.pointed ?? null);
     const note = choice.token && asking === null ? `There is no ${choice.token} in this layer. ` : "";
     const instead = asking !== null && !choice.token ? "Patches ask nothing in this layer. " : "";
-    // two explorers say the same: only that in use is read aloud
+    // both explorers of a page show this sentence: only the one in use is read aloud
     this.sentence.setAttribute("aria-live", this.home.contains(document.activeElement) ? "polite" : "off");
     this.sentence.textContent = note + instead + describe(row, unit, cell, asking);
     this.shown = { model: provider.models[chosen.model].name, unit: unit.name, head: chosen.head, query, most };
     await this.drawMultiples(turn, picture);
   }
 
-  /** The attention of the query in a layer, all heads; that of the first token where patches do not ask. */
+  /** The attention of the query in a layer, for all heads; of the first prefix token if patches have no attention there. */
   async ask(model, layer) {
     const { provider, image } = this.choice;
     const unit = provider.models[model].units[layer];

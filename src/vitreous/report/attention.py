@@ -1,12 +1,14 @@
 """The attention explorer of a page: where a patch attends, by image, layer and head.
 
-`attention_viewer` is the place of an explorer, of which a page may have several; `attention_data`
-are the blocks that all of them read. A browser unpacks only the layers that it shows.
+`attention_viewer` returns the element of one explorer, of which a page may have several;
+`attention_data` returns the blocks of data that all of them read. A browser unpacks only the layers
+that it shows.
 
-A block of a layer holds, for every image, head and query, the largest share as a float32 without
-its last byte (all first bytes, then all second, then all third), and then one byte for every key:
-the level, from 0 to `LEVELS`, of the square root of a share relative to the largest. Square roots
-keep the many small shares, which as few linear levels would round to zero.
+The block of a layer first holds the largest share for every image, head and query, as a float32
+without its last byte (all first bytes, then all second, then all third). Then follows one byte for
+every key: the square root of its share relative to the largest, as a level from 0 to `LEVELS`.
+Square roots preserve the many small shares, which the same number of linear levels would round to
+zero.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def has_maps(result: Result) -> bool:
 
 
 def attention_viewer(result: Result, compact: bool = False) -> str:
-    """Return the place of an explorer as HTML; the page needs `attention_data` once.
+    """Return the element of an explorer as HTML; the page also needs `attention_data`, once.
 
     Parameters
     ----------
@@ -119,7 +121,7 @@ def _omissions(result: Result) -> list[str]:
 
 
 def _image_blocks(images: np.ndarray) -> list[str]:
-    """Return one block per image: its pixels if it is tiny, else a JPEG of a tenth of the size."""
+    """Return one block per image: its pixels if it is tiny, else a JPEG, a tenth as large."""
     if max(images.shape[1:3]) <= TINY:
         return [block(f"attention-image-{i}", image.tobytes()) for i, image in enumerate(images)]
     from PIL import Image  # only pages with photographs need it

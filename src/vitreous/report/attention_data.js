@@ -56,7 +56,7 @@ class PageMaps {
   }
 }
 
-/** Floats whose first, second and third bytes stand together; the fourth is zero. */
+/** Decode floats from three planes: all first bytes, all second, all third; the fourth byte is zero. */
 function floats(data, count) {
   const bits = Uint32Array.from({ length: count }, (_, i) => (data[i] << 24) | (data[count + i] << 16) | (data[2 * count + i] << 8));
   return new Float32Array(bits.buffer);

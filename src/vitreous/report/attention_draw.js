@@ -10,11 +10,11 @@ const RAMP = (() => {
   });
 })();
 
-/** Where a share stands between none and the most, as colours show it: by its square root, so that small shares are seen. */
+/** A share's position on the colour scale, from 0 to 1: its square root relative to the largest, so small shares show. */
 const brightness = (share, most) => Math.sqrt(Math.max(share, 0) / (most || 1));
 const colour = (t) => RAMP[Math.round(255 * Math.min(t, 1))];
 
-/** A map as a picture of one pixel a key; `strength` makes it a veil that is opaque where attention is. */
+/** A map as an image with one pixel per key; with `strength`, transparent where there is little attention. */
 function veil(grid, { rows, columns }, most, strength = null) {
   const pixels = new ImageData(columns, rows);
   for (let i = 0; i < rows * columns; i++) {
@@ -73,8 +73,8 @@ function drawScale(canvas) {
   }
 }
 
-/** Where small maps stand: one row for each layer, one column for the mean and one for each head. Where heads were averaged,
- * layers stand side by side instead. */
+/** The layout of small maps: a row for each layer, a column for the mean and one for each head. If heads were averaged,
+ * layers are laid out side by side instead. */
 class Multiples {
   constructor(units, width, aspect, compact) {
     this.columns = 1 + Math.max(...units.map((unit) => (unit.averaged ? 0 : unit.heads)));

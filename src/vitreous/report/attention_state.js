@@ -15,7 +15,7 @@ class AttentionChoice {
     const pane = (model) => ({ model, layer: Math.floor(models[model].units.length / 2), head: -1 }); // -1 is the mean of all heads
     this.image = 0;
     this.spot = [0.5, 0.5]; // of the query in the image, across and down
-    this.token = null; // a token without a place that asks instead, as "class" or "register 2"
+    this.token = null; // a prefix token as the query instead of a patch: "class token" or "register 2"
     this.locked = true; // two models at the same relative depth
     this.panes = models.length > 1 ? [pane(0), pane(1)] : [pane(0)];
     if (this.panes[1]) this.follow(0);
@@ -25,7 +25,7 @@ class AttentionChoice {
     return this.provider.models[pane.model].units[pane.layer];
   }
 
-  /** The number of the query in a layer, its cell, and the token that asks or null. */
+  /** The index of the query in a layer, its cell on the grid, and the index of the prefix token if that is the query. */
   query(unit) {
     const { rows, columns } = unit.queries;
     const asking = unit.tokens.length ? tokenNames(unit.tokens).indexOf(this.token) : -1;
@@ -51,7 +51,7 @@ class AttentionChoice {
     this.announce();
   }
 
-  /** The other pane goes to the relative depth of this one. */
+  /** Move the other pane to the layer at the relative depth of this one. */
   follow(index) {
     const other = this.panes[1 - index];
     other.layer = nearest(this.provider.models[other.model].units, this.unit(this.panes[index]).depth);
@@ -71,7 +71,7 @@ class AttentionChoice {
     this.announce();
   }
 
-  /** Offer some models only, by name, or all if none is among these; panes of others change until all are offered again. */
+  /** Offer only the models with these names, or all if none has one. Panes of other models show an offered one meanwhile. */
   offer(names) {
     const all = this.provider.models.map((_, model) => model);
     const some = all.filter((model) => names.includes(this.provider.models[model].name));
@@ -104,7 +104,7 @@ class AttentionChoice {
     dispatchEvent(new CustomEvent("statechange", { detail: { attention: attentionState() } }));
   }
 
-  /** Letters, digits, hyphens, full stops and underscores only, which a URL keeps as they are. */
+  /** The state as text of letters, digits, "-", "." and "_", which a URL does not escape. */
   toString() {
     const panes = this.panes.map(({ model, layer, head }) => `m${model}.${layer}.${head < 0 ? "m" : head}`);
     const token = this.token ? [`t${this.token.replaceAll(" ", "-")}`] : [];
@@ -112,7 +112,7 @@ class AttentionChoice {
     return [`i${this.image}`, `q${spot}`, ...token, ...panes, ...(this.locked ? [] : ["u"])].join("_");
   }
 
-  /** Read what `toString` wrote; whatever does not fit is left as it is by default. */
+  /** Restore the state that `toString` wrote; parts that do not fit keep their defaults. */
   read(text) {
     this.reset();
     this.unnarrowed = null;
@@ -140,8 +140,8 @@ function nearest(units, depth) {
 
 const attention = document.getElementById("attention-meta") ? new AttentionChoice(new PageMaps(await json("attention-meta"))) : null;
 
-/** What the explorers show, as a string for the URL; empty if it is what they show at first. Every change is announced by
- * the event `statechange` on the window. */
+/** The state of the explorers as text for the URL; empty for the initial state. Every change dispatches the event
+ * `statechange` on the window. */
 function attentionState() {
   return attention && String(attention) !== attention.initial ? String(attention) : "";
 }
@@ -151,7 +151,7 @@ function showAttentionModels(names) {
   attention?.offer(names);
 }
 
-/** Show what `attentionState` returned; an empty string is the beginning. */
+/** Restore what `attentionState` returned; an empty string is the initial state. */
 function setAttentionState(text) {
   attention?.read(text);
   attention?.announce();

@@ -1,4 +1,4 @@
-// What the attention of a query comes to, in numbers and in a sentence.
+// The attention of a query, summarised in numbers and in a sentence.
 
 const TOKEN_WORDS = { class: "class token", distillation: "distillation token", register: "register", query: "learned query", prefix: "prefix token" };
 
@@ -20,7 +20,8 @@ function percent(share) {
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const capital = (words) => words[0].toUpperCase() + words.slice(1);
 
-/** Where attention goes: the most attended cell, how many hold half of it, how far they are, and what tokens get. */
+/** Summarise a row of attention: `onGrid` (share on patches), `at` and `most` (the cell with the largest share), `half`
+ * (number of patches that get half of it), `distance` (mean, in patches), and `tokens` (shares of prefix tokens). */
 function summarise(row, unit, cell) {
   const prefix = unit.tokens.length;
   const { rows, columns } = unit.keys;
@@ -45,7 +46,7 @@ function summarise(row, unit, cell) {
   return { onGrid, at: [at % columns, Math.floor(at / columns)], most: grid[at], half, distance, tokens: row.subarray(0, prefix) };
 }
 
-/** A cell as seen from the query: itself, a neighbour, or its row and column. */
+/** The name of a cell relative to the query: itself, a neighbour, or its row and column. */
 function placeName([x, y], unit, cell) {
   const alike = unit.keys.rows === unit.queries.rows && unit.keys.columns === unit.queries.columns;
   const [dx, dy] = cell && alike ? [x - cell[0], y - cell[1]] : [9, 9];

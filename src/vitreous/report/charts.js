@@ -1,6 +1,6 @@
 // Charts: Vega-Lite, drawn when they come into view, in the page's theme, for the models that are chosen.
 
-const charts = new Map(); // place of a chart → what is drawn there
+const charts = new Map(); // element of a chart → its drawing: promise, view, data
 let chosen = []; // models chosen with chips; none means all
 let at = null; // model and unit under the pointer or the keyboard's focus
 
@@ -8,7 +8,7 @@ const night = matchMedia("(prefers-color-scheme: dark)");
 const dark = () => (document.documentElement.dataset.theme ?? (night.matches ? "dark" : "light")) === "dark";
 
 let library = null;
-/** Vega is a script of its own, unpacked with the first chart; the page's policy knows its digest. */
+/** Vega's embed function, from a block that is unpacked for the first chart; the page's policy has the script's hash. */
 function drawing() {
   library ??= text("library").then((source) => {
     document.head.append(make("script", {}, source));
@@ -21,7 +21,7 @@ function drawing() {
 /** Closed cards and the first screen have charts of a fixed height. */
 const isCompact = (place) => Boolean(place.closest(".key, .question:not(:has(.fold[open])) > figure"));
 
-/** Draw, or draw anew after the theme, the width or the choice of models has changed. */
+/** Draw a chart, or redraw it if the theme, the width or the chosen models have changed. */
 function draw(place) {
   const known = charts.get(place) ?? {};
   charts.set(place, known);
@@ -66,7 +66,7 @@ async function redraw(place, known, width) {
   }
 }
 
-/** On light or on dark paper. */
+/** The chart's specification in the theme of the page. */
 function themed(chart) {
   const spec = structuredClone(chart.spec);
   for (const [path, value] of dark() ? chart.dark : []) {
@@ -78,7 +78,7 @@ function themed(chart) {
 
 const inside = (part) => part.layer ?? part.concat ?? part.vconcat ?? part.hconcat ?? [];
 
-/** Rows of the chosen models alone; panels and layers without rows are dropped; null if nothing is left. */
+/** Keep only rows of the chosen models, and drop panels and layers without rows; null if nothing is left. */
 function filtered(spec, models) {
   if (!models.length) return spec;
   const empty = new Set();
@@ -109,7 +109,7 @@ function filtered(spec, models) {
   return spec;
 }
 
-/** Every mark whose row knows its unit answers when that unit is pointed at elsewhere. */
+/** Highlight marks of a unit when it is pointed at anywhere on the page, through the parameter `at`. */
 function linked(spec, isDark) {
   spec.params = [{ name: "at", value: at }];
   const test = "at && datum.model === at.model && datum.unit === at.unit";
@@ -130,7 +130,7 @@ function linked(spec, isDark) {
   return spec;
 }
 
-/** As wide as the page; on a closed card as high as its place. */
+/** Set the size of a specification: the given width, and on a closed card (`height` > 0) the given height. */
 function arranged(spec, width, height) {
   const panels = spec.concat ?? [spec];
   const legend = { ...spec.config.legend, orient: "top", direction: "horizontal", offset: 8, columnPadding: 14 };
@@ -187,7 +187,7 @@ function even(count, fit) {
   return most > 2 && count > most && count % most === 1 ? most - 1 : most;
 }
 
-/** How many panels stand beside each other so that the smaller side of each is as long as possible. */
+/** Number of panels per row for which the shorter side of a panel is as long as possible. */
 function roomiest(count, width, height, margin, aspect) {
   let best = 1;
   const side = (beside) => Math.min(width / beside - margin, aspect * (height / Math.ceil(count / beside) - margin));
@@ -222,7 +222,7 @@ function cells(spec, panels, width, height) {
   return spec;
 }
 
-/** Legends take clicks. */
+/** Make the legends of a Vega specification clickable. */
 function clickable(spec) {
   for (const legend of spec.legends ?? []) {
     for (const part of ["labels", "symbols"]) {
@@ -253,7 +253,7 @@ function listen(place, known) {
   });
 }
 
-/** From a mark of an overview, such as the mean CKA of two models, to the chart that has it as a panel. */
+/** Go from a mark of an overview, such as the mean CKA of two models, to the panel with its details. */
 async function openPanel(chart, entry) {
   const { column, views } = chart.opens;
   let target = null;

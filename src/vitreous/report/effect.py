@@ -1,5 +1,5 @@
-"""One effect of a claim: in words with its numbers, and as a small picture beside null and
-paper."""
+"""One effect of a claim, as a line of text and as a small picture with the null and the paper's
+number."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from vitreous.claims.effects import Effect
 from vitreous.results.words import escape, format_estimate, format_number
 
 WIDTH, HEIGHT, EDGE = 300, 66, 10
-"""Of the picture, and its margin."""
+"""Size of the picture in pixels, and its margin."""
 AXIS, ABOVE, BELOW = 34, 14, 58
-"""Heights of the effect, of the text above it and of that below it."""
-FAR = 3
-"""Beyond so many widths of everything else the paper's number is an arrow at the edge."""
+"""Vertical positions of the effect, of the text above it, and of the text below it."""
+MAX_DISTANCE = 3
+"""If the paper's number is farther away than this many widths of everything else, it is drawn as an
+arrow at the edge."""
 LETTER = 6.4
-"""Width of a letter, roughly."""
+"""Approximate width of a letter in pixels."""
 
 
-def given(value: float) -> str:
-    """A number from a paper or a criterion, as it was written: 2, not 2.00."""
+def format_given(value: float) -> str:
+    """Format a number from a paper or a criterion as it is written there: 2, not 2.00."""
     return f"{value:,.4g}".replace("-", "−")
 
 
 def measured(effect: Effect) -> str:
     """The number and its interval; an exact number has none."""
-    found = effect.measured
-    if found.low == found.value == found.high:
-        return format_number(found.value)
-    return format_estimate(found.value, found.low, found.high)
+    interval = effect.measured
+    if interval.low == interval.value == interval.high:
+        return format_number(interval.value)
+    return format_estimate(interval.value, interval.low, interval.high)
 
 
 def in_words(effect: Effect, mark: str = "{}") -> str:
@@ -38,7 +39,7 @@ def in_words(effect: Effect, mark: str = "{}") -> str:
     """
     text = f"{escape(effect.label)}: {mark.format(measured(effect))}"
     if effect.paper is not None:
-        text += f"; paper {given(effect.paper)}"
+        text += f"; paper {format_given(effect.paper)}"
     if effect.share_of_paper is not None:
         text += f" ({effect.share_of_paper:.0%} of its effect)"
     if effect.control is not None and isfinite(effect.control.value):
@@ -47,8 +48,8 @@ def in_words(effect: Effect, mark: str = "{}") -> str:
 
 
 def picture(effect: Effect) -> str:
-    """Point and interval beside the null, the paper's number, and the side that counts as
-    reproduced."""
+    """SVG of the effect's value and interval, with the null, the paper's number, and the shaded
+    range that counts as reproduced."""
     if effect.direction is None or not isfinite(effect.measured.value):
         return ""
     scale = _Scale(effect)
@@ -78,18 +79,19 @@ def picture(effect: Effect) -> str:
 
 
 class _Scale:
-    """Where a number lies in the picture."""
+    """Converts numbers to horizontal positions in the picture."""
 
     def __init__(self, effect: Effect) -> None:
-        found = effect.measured
-        shown = [found.value, found.low, found.high, effect.null, effect.threshold]
+        interval = effect.measured
+        shown = [interval.value, interval.low, interval.high, effect.null, effect.threshold]
         if effect.direction == "within" and effect.bound is not None:
             shown += [effect.null - effect.bound, effect.null + effect.bound]
         known = [each for each in shown if isfinite(each)]
         low, high = min(known), max(known)
         width = high - low or abs(high) or 1.0
         paper = effect.paper
-        self.paper_is_near = paper is not None and low - FAR * width <= paper <= high + FAR * width
+        reach = MAX_DISTANCE * width
+        self.paper_is_near = paper is not None and low - reach <= paper <= high + reach
         if paper is not None and self.paper_is_near:
             low, high = min(low, paper), max(high, paper)
         width = high - low or abs(high) or 1.0
@@ -105,7 +107,7 @@ def _null(effect: Effect, scale: _Scale) -> list[str]:
     here = scale.place(effect.null)
     return [
         f'<path class="nothing" d="M{here:.1f} 20V48"/>',
-        _text(here, BELOW, f"no effect {given(effect.null)}"),
+        _text(here, BELOW, f"no effect {format_given(effect.null)}"),
     ]
 
 
@@ -113,7 +115,7 @@ def _paper(effect: Effect, scale: _Scale) -> list[str]:
     """A diamond at the paper's number, or an arrow at the edge if that is far away."""
     if effect.paper is None:
         return []
-    label = f"paper {given(effect.paper)}"
+    label = f"paper {format_given(effect.paper)}"
     if scale.paper_is_near:
         x = scale.place(effect.paper)
         diamond = f'<path class="reported" d="M{x:.1f} {AXIS - 6}l6 6l-6 6l-6 -6z"/>'
@@ -125,7 +127,7 @@ def _paper(effect: Effect, scale: _Scale) -> list[str]:
 
 
 def _text(x: float, y: int, text: str) -> str:
-    """Centred where there is room, else moved inside."""
+    """A text that is centred at x, or moved so that it stays inside the picture."""
     half = LETTER * len(text) / 2
     x = min(max(x, half + 1), WIDTH - half - 1)
     return f'<text class="beside" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(text)}</text>'

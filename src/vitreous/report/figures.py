@@ -63,7 +63,7 @@ def _files(inspection: Inspection, folder: Path) -> Iterator[tuple[str, Make]]:
 
 
 def view_words(view: View) -> list[str]:
-    """What a view shows in a few words, which do not depend on what else there is.
+    """The parts of a file name that say what a view shows, independent of the other views.
 
     >>> view_words(View("line", x="depth", y="relative"))
     ['relative-by-depth']

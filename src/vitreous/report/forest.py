@@ -16,10 +16,10 @@ from vitreous.report.effect import in_words
 from vitreous.results.words import escape
 
 WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 420, 14, 15, 22, 30
-LETTERS = 58
-"""Maximum number of letters of a finding beside its row; its title has all."""
+MAX_LETTERS = 58
+"""Maximum number of letters of a finding beside its row; the tooltip has the full sentence."""
 LEAST, MOST = -1.5, 2.5
-"""Ends of the axis; what lies beyond is an arrow."""
+"""Ends of the axis; values beyond are drawn as arrows."""
 TICKS = (
     (-1.0, "−1", "grid"),
     (0.0, "no effect", "nothing"),
@@ -98,13 +98,16 @@ def _row(verdict: Verdict, effect: Effect, y: float) -> str:
 def _beginning(verdict: Verdict) -> str:
     """Return as many whole words of a finding as fit beside its row."""
     sentence = verdict.claim.sentence
-    if len(sentence) <= LETTERS:
+    if len(sentence) <= MAX_LETTERS:
         return sentence
-    return f"{sentence[:LETTERS].rpartition(' ')[0].rstrip(',;:')} …"
+    return f"{sentence[:MAX_LETTERS].rpartition(' ')[0].rstrip(',;:')} …"
 
 
 def _interval(value: float, low: float, high: float, y: float) -> str:
-    """A line; an end beyond the axis has an arrow head, unless the value is there itself."""
+    """SVG path of an interval, with an arrow head at an end beyond the axis.
+
+    There is none if the value is beyond the axis as well: `_mark` then draws a triangle there.
+    """
     path = f"M{_x(low):.1f} {y:.1f}H{_x(high):.1f}"
     if low < LEAST <= value:
         path += f"M{_x(low) + 5:.1f} {y - 4:.1f}l-5 4l5 4"
@@ -129,10 +132,10 @@ def _unit(effect: Effect) -> float | None:
 
 
 def _relative(effect: Effect) -> tuple[float, float, float]:
-    """Value, low and high in units of the paper's effect, of the size that matters, or of
-    itself."""
-    found = effect.measured
-    value, *ends = (effect.distance(each) for each in (found.value, *found.ends))
+    """Value, low and high relative to the paper's effect, else to the size that matters, else to
+    the value itself."""
+    interval = effect.measured
+    value, *ends = (effect.distance(each) for each in (interval.value, *interval.ends))
     unit = _unit(effect) or abs(value) or 1.0
     return value / unit, min(ends) / unit, max(ends) / unit
 

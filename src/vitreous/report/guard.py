@@ -51,7 +51,7 @@ class Guard:
             return make()
         except let:
             raise
-        except Exception as error:  # any: hours of measuring must not be lost to a sentence
+        except Exception as error:  # of any kind: one bad part must not cost hours of measuring
             self.failures[what] = reason(error)
             return instead(self.failures[what])
 

@@ -16,7 +16,7 @@ from vitreous.results.words import join_words, plural
 class Judgement:
     """Verdicts, and the evidence they rest on.
 
-    `inspected` says whether they are of an inspection, to which measurements can be added.
+    `inspected` is True for the verdicts of an inspection, to which measurements can be added.
     """
 
     verdicts: Sequence[Verdict]
@@ -25,12 +25,12 @@ class Judgement:
 
     @property
     def measured(self) -> list[Verdict]:
-        """Those whose main effect could be computed."""
+        """The verdicts whose main effect is known, or not needed."""
         return [verdict for verdict in self.verdicts if verdict.measured]
 
 
 def summary_sentences(judgement: Judgement) -> list[str]:
-    """How many findings could be judged, and how many have which verdict."""
+    """Sentences on how many findings could be judged, and how many have each outcome."""
     measured, total = judgement.measured, len(judgement.verdicts)
     counts = count_outcomes(measured)
     which = join_words([f"{count} {outcome}" for outcome, count in counts.items()])
@@ -52,7 +52,7 @@ def summary_sentences(judgement: Judgement) -> list[str]:
 
 
 def summary_text(judgement: Judgement) -> str:
-    """The same as one paragraph, for the terminal."""
+    """`summary_sentences` as one paragraph, for the terminal."""
     return " ".join(summary_sentences(judgement))
 
 

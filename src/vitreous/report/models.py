@@ -1,4 +1,4 @@
-"""Tables of the models: what they consist of, what they cost, how accurate they are."""
+"""Tables of the models: their units, cost and accuracy."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Column = tuple[str, Callable[[str], str]]
 
 def inspected_models(inspection: Inspection) -> list[str]:
     """Return the names of the models that the results of an inspection mention."""
-    found = [model for result in inspection.values() for model in result.about.get("models", {})]
-    found += [model for why in inspection.left_out.values() for model in why]
-    return list(dict.fromkeys(found)) or ["models"]
+    names = [model for result in inspection.values() for model in result.about.get("models", {})]
+    names += [model for why in inspection.left_out.values() for model in why]
+    return list(dict.fromkeys(names)) or ["models"]
 
 
 MANY = 6
-"""With more models than this the rows of the first screen are one line high."""
+"""Number of models above which the rows of the first screen are one line high."""
 SHORT = ("accuracy", "parameters", "GFLOPs")
 """Columns of the table on the first screen."""
 
@@ -34,7 +34,8 @@ SHORT = ("accuracy", "parameters", "GFLOPs")
 def models_table(inspection: Inspection, names: list[str], short: bool = False) -> str:
     """Return a table with a row for each model; columns without any entry are left out.
 
-    The short one, on the first screen, has a strip of the model's units instead of their numbers.
+    The short table, on the first screen, draws the model's units as a strip instead of counting
+    them.
     """
     columns = [column for column in _columns(inspection) if any(column[1](name) for name in names)]
     if short:
@@ -84,7 +85,7 @@ def thumbnail(inspection: Inspection, name: str) -> str:
 
 
 def kinds_legend(inspection: Inspection) -> str:
-    """Return what the colours of units mean, for the kinds that occur."""
+    """Return the legend of the colours of units, for the kinds that occur."""
     present = {unit.kind for anatomy in inspection.anatomies.values() for unit in anatomy}
     marks = "".join(
         f'<span><i class="swatch kind-{kind}"></i>{kind}</span>'
@@ -128,7 +129,7 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
 def _measured(
     inspection: Inspection, name: str, which: Mapping[str, object], cell: Callable[[Any], str]
 ) -> Callable[[str], str]:
-    """Return the cells of a column from the row of each model in a result; "" if it has none."""
+    """Return a function from a model to its cell, which is "" if the result has no row for it."""
     if name not in inspection:
         return lambda model: ""
     rows = inspection[name].table
@@ -136,8 +137,8 @@ def _measured(
         return lambda model: ""
     for column, wanted in which.items():
         rows = rows[rows[column] == wanted]
-    found = {str(row["model"]): cell(row) for row in rows.to_dict("records")}
-    return lambda model: found.get(model, "")
+    cells = {str(row["model"]): cell(row) for row in rows.to_dict("records")}
+    return lambda model: cells.get(model, "")
 
 
 def _with_ends(row: Mapping[str, Any], show: Callable[[Any], str]) -> str:

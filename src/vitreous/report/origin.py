@@ -27,7 +27,7 @@ def provenance_line(inspection: Inspection) -> str:
 
 
 def class_count(data: Mapping[str, Any]) -> int:
-    """Number of classes of the images; `classes` of a result counts the scores they belong to.
+    """Number of classes of the images, which may be fewer than the model's scores.
 
     >>> class_count({"classes": 1000, "labels": "3 of 1000 classes, by wnids"})
     3
@@ -73,7 +73,7 @@ def origin_section(inspection: Inspection) -> list[str]:
 
 
 def _model_rows(inspection: Inspection) -> list[tuple[str, str]]:
-    """Return weights of each model, and how images were prepared, once for all that agree."""
+    """Return the weights of each model, and the preprocessing, once for models that share it."""
     models: dict[str, dict[str, Any]] = {}
     for result in inspection.values():
         for model, known in result.about.get("models", {}).items():
@@ -97,7 +97,7 @@ def _model_rows(inspection: Inspection) -> list[tuple[str, str]]:
 
 
 def images_of(data: dict[str, Any]) -> str:
-    """Return how many images of how many, and of which data set and split."""
+    """Return the number of images used and available, with the data set and split, as text."""
     used, available = data["images"], data.get("available", data["images"])
     count = plural(used, "image") if used >= available else f"{used:,} of {available:,} images"
     return f"{count} of {data['name']} ({data['split']})"

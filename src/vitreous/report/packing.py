@@ -1,6 +1,6 @@
 """Data in a page: text, tables, charts and arrays in compressed blocks that its script unpacks.
 
-Base64 has no `<`, so nothing in a block can end it, whatever models and classes are called.
+Base64 contains no `<`, so the names of models and classes in a block cannot end it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def block(name: str, content: bytes | str) -> str:
 
 
 def policy_hash(text: str) -> str:
-    """Return the name of a script or style in a content-security policy that allows it."""
+    """Return the source expression that allows a script or style in a content-security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -50,10 +50,10 @@ def chart_data(result: Result, number: int) -> dict[str, Any]:
 
 
 def _opened_views(result: Result, number: int) -> dict[str, Any] | None:
-    """Return where a mark of a view leads: to the panel with the same entry in a column.
+    """Return which panels a click on a mark of a view opens; None if it opens none.
 
-    `column` is that column, and `views` are the numbers of the later views with such panels. The
-    rows of a panel have one entry in the column; a mark whose row has the same one opens it.
+    `views` are the numbers of the later views that are faceted by `column`. A click opens their
+    panel for the entry that the mark's row has in `column`.
     """
     column = result.views[number].opens
     later = enumerate(result.views[number + 1 :], number + 1)
@@ -69,8 +69,8 @@ def light_spec(result: Result, number: int) -> dict[str, Any]:
 def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
     """Return the specification of a chart without its title, which the page shows itself.
 
-    Numbers have six digits, and the table of the page has all. Numbers that name a cell, a colour
-    or a line keep all of theirs, because scales list them.
+    Numbers are rounded to six digits; the page's table has all. Numbers that identify a cell, a
+    colour or a line are not rounded, because the domains of scales list them.
     """
     view = result.views[number]
     spec = chart_spec(result, view, theme)

@@ -1,4 +1,4 @@
-// The page: what is drawn when, chips, theme, printing, files.
+// The page: drawing charts in sight, chips, theme, printing, saving files.
 
 const places = $$(".chart");
 for (const place of places) place.classList.add("waiting");
@@ -14,7 +14,7 @@ const sight = new IntersectionObserver(
 );
 places.forEach((place) => sight.observe(place));
 
-/** Draw anew what is in sight; the rest when it comes into sight. */
+/** Redraw the charts in sight; the others are redrawn when they come into sight. */
 function again() {
   for (const place of seen) draw(place);
 }
@@ -27,7 +27,7 @@ places.forEach((place) => sizes.observe(place));
 
 // --- models ---
 
-/** Show these models alone, or all if there are none. */
+/** Show only these models, or all if the list is empty. */
 function chooseModels(models) {
   chosen = models.length === settings.models.length ? [] : models;
   for (const chip of $$(".chip[data-model]")) chip.setAttribute("aria-pressed", String(chosen.includes(chip.dataset.model)));
@@ -48,7 +48,7 @@ addEventListener("keydown", (event) => event.key === "Escape" && chosen.length &
 // --- theme ---
 
 const theme = $("#theme");
-/** Light, dark, or as the system has it (null). */
+/** Set the theme, "light" or "dark"; null follows the system. */
 function setTheme(name) {
   if (name) document.documentElement.dataset.theme = name;
   else delete document.documentElement.dataset.theme;
@@ -70,14 +70,14 @@ unfold.addEventListener("click", () => {
   for (const fold of $$(".fold")) fold.open = open;
   unfold.textContent = open ? "Collapse all" : "Expand all";
 });
-// an open card is wider and shows its chart in full; what was opened is drawn at once, so that it can be printed
+// an open card is wider and shows its chart in full; its charts are drawn at once, so that they can be printed
 addEventListener("toggle", (event) => {
   if (!event.target.matches?.(".fold")) return;
   if (event.target.open) $$(".chart", event.target).forEach(draw);
   again();
 }, true);
 
-// --- printing: synchronous, so still pictures stand in for what is not drawn on light paper ---
+// --- printing is synchronous, so static pictures replace charts that are not drawn in the light theme ---
 
 function stillPictures() {
   for (const place of places) {

@@ -11,7 +11,7 @@ from vitreous.results.words import escape
 
 
 def arxiv_link(paper: Paper, words: str) -> str:
-    """Return words as a link to the paper on arXiv; the words alone where it has no number."""
+    """Return words as a link to the paper on arXiv, or the words alone if it is not on arXiv."""
     if not paper.arxiv:
         return escape(words)
     return f'<a href="https://arxiv.org/abs/{escape(paper.arxiv)}">{escape(words)}</a>'
@@ -37,7 +37,7 @@ def link_papers(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _citations() -> dict[str, Paper]:
-    """Return how a text cites each paper: `Park & Kim 2022`, `Park and Kim (2022)`."""
+    """Return the paper of each citation: `Park & Kim 2022`, `Park and Kim (2022)` and so on."""
     known = {}
     for paper in dict.fromkeys(claim.paper for claim in every_claim()):
         for authors in (paper.authors, paper.authors.replace(" and ", " & ")):

@@ -24,33 +24,34 @@ if TYPE_CHECKING:
     from vitreous.report.show import Shown
 
 TALL, WIDE = 3.1, 5.0
-"""Inches that a picture may take, at most."""
+"""Maximum height and width of a picture in inches."""
 LEFT, GAP, BAR, PREDICTION, BARS = 0.15, 0.35, 0.75, 3.0, 2.5
-"""Inches of the left margin, between panels, of the colours' legend, and of the prediction."""
+"""Widths in inches: left margin, gap between panels, colour bar, and prediction, whose last number
+is its height."""
 HEADING, LINE, SMALL = 0.42, 0.17, 0.13
-"""Inches of the figure's title, of a line of a panel's title, and of one of small print."""
+"""Heights in inches: the figure's title, a line of a panel's title, and a line of the caption."""
 GREY = 0.55
-"""How bright the grey picture behind a map is."""
-MOST = 0.7
+"""Brightness of the grey picture behind a map."""
+MAX_OPACITY = 0.7
 """Opacity of the map where it is brightest."""
 CLIPPED = 99.5
-"""Percentile at which colours end: single patches attract far more attention than all others."""
-FLAT = 4.0
-"""Shares begin at the smallest, not at zero, if the largest is less than this times as large."""
+"""Percentile at which the colour scale ends: single patches get far more attention than others."""
+FLAT_RATIO = 4.0
+"""Ratio of largest to smallest share below which colours begin at the smallest instead of zero."""
 NEARLY_UNIFORM = 2.0
-"""Shares are called nearly uniform if the largest is less than this times the smallest."""
-LEAST_SPAN = 0.02
-"""What colours span at least, as a part of the mean share: less is rounding, and stays pale."""
+"""Ratio of largest to smallest share below which shares are called nearly uniform."""
+MIN_SPAN = 0.02
+"""Minimum span of the colours, relative to the mean share: smaller differences are rounding."""
 MARK = "#39F3FF"
-"""The colour around the patch that looks, as in the attention maps of a report."""
-AS_IS: Any = {"parse_math": False}
-"""Names of models and classes may hold dollar signs, which would begin a formula."""
-LONGEST = 30
-"""Characters of a class name."""
+"""Colour of the frame around the query, as in the attention maps of a report."""
+PLAIN_TEXT: Any = {"parse_math": False}
+"""Matplotlib's option for names, in which a dollar sign would begin a formula."""
+MAX_NAME = 30
+"""Maximum number of characters of a class name."""
 
 
 def draw_photo(shown: Shown, theme: Theme) -> tuple[Figure, NDArray[Any]]:
-    """Draw what `show` found into a new figure; return the figure and its axes."""
+    """Draw the result of `show` into a new figure; return the figure and its axes."""
     ratio = shown.picture.shape[1] / shown.picture.shape[0]
     width = min(TALL * ratio, WIDE)
     panel = width, width / ratio
@@ -76,26 +77,26 @@ def draw_photo(shown: Shown, theme: Theme) -> tuple[Figure, NDArray[Any]]:
         _picture(axes[0], shown)
         if shown.map is not None:
             _overlay(axes[1], shown.picture, shown.map)
-            axes[1].set_title(title, **AS_IS)
+            axes[1].set_title(title, **PLAIN_TEXT)
         if with_bars:
             _bars(axes[-1], shown, theme)
         left = LEFT / across
         figure.text(
-            left, 1 - 0.1 / down, shown.title, va="top", fontsize=11, weight="bold", **AS_IS
+            left, 1 - 0.1 / down, shown.title, va="top", fontsize=11, weight="bold", **PLAIN_TEXT
         )
-        figure.text(left, 0.08 / down, caption, fontsize=7, alpha=0.75, va="bottom", **AS_IS)
+        figure.text(left, 0.08 / down, caption, fontsize=7, alpha=0.75, va="bottom", **PLAIN_TEXT)
     return figure, np.array(axes)
 
 
 def _title(found: PhotoMap, width: float) -> str:
-    """What a map shows, in lines that fit over it."""
+    """The title of a map, wrapped to its width."""
     words = f"{_measure(found)}: {found.says}"
     return "\n".join(textwrap.wrap(words, max(int(13 * (width + BAR)), 24)))
 
 
 def _picture(ax: Axes, shown: Shown) -> None:
     ax.imshow(shown.picture, interpolation="nearest", aspect="auto")
-    ax.set_title(_short(shown.photo) or "Picture", **AS_IS)
+    ax.set_title(_short(shown.photo) or "Picture", **PLAIN_TEXT)
     ax.set_axis_off()
 
 
@@ -109,7 +110,7 @@ def _overlay(ax: Axes, picture: NDArray[np.uint8], found: PhotoMap) -> None:
     share = scale(found.values).filled(0).clip(0, 1)
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     ax.imshow(
-        found.values, cmap=ramp, norm=scale, alpha=MOST * share**0.5, extent=extent,
+        found.values, cmap=ramp, norm=scale, alpha=MAX_OPACITY * share**0.5, extent=extent,
         interpolation="nearest", aspect="auto",
     )  # fmt: skip
     if found.query_cell is not None and found.query_grid is not None:
@@ -129,10 +130,11 @@ def _overlay(ax: Axes, picture: NDArray[np.uint8], found: PhotoMap) -> None:
 
 
 def colour_limits(found: PhotoMap) -> Normalize:
-    """Where colours begin and end.
+    """The range of the colour scale.
 
-    Norms begin at the smallest. Shares begin at zero; where all are alike that would be a single
-    colour, so they begin at the smallest, too, and the legend and the caption say so.
+    For norms it begins at the smallest value. For shares it begins at zero, unless they are so
+    similar that this would give a single colour; then it begins at the smallest share, which the
+    legend and the caption say.
     """
     values = found.values[np.isfinite(found.values)]
     if not len(values):
@@ -141,10 +143,10 @@ def colour_limits(found: PhotoMap) -> Normalize:
     high = float(np.percentile(values, CLIPPED)) if values.size > 100 else float(values.max())
     if found.measure == "feature norm":
         return Normalize(low, high if high > low else low + 1)
-    if high >= FLAT * low:
+    if high >= FLAT_RATIO * low:
         return Normalize(0, high if high > 0 else 1)
-    if high - low < LEAST_SPAN * mean:
-        return Normalize(mean * (1 - LEAST_SPAN / 2), mean * (1 + LEAST_SPAN / 2))
+    if high - low < MIN_SPAN * mean:
+        return Normalize(mean * (1 - MIN_SPAN / 2), mean * (1 + MIN_SPAN / 2))
     return Normalize(low, high)
 
 
@@ -161,7 +163,7 @@ def _bars(ax: Axes, shown: Shown, theme: Theme) -> None:
     ax.barh(places, np.ones(len(shares)), height=0.28, color=ink, alpha=style.GRID)
     ax.barh(places, shares, height=0.28, color=model_colours([shown.model], theme)[shown.model])
     for place, name, share in zip(places, names, shares, strict=True):
-        ax.text(0, place - 0.24, name, va="bottom", ha="left", **AS_IS)
+        ax.text(0, place - 0.24, name, va="bottom", ha="left", **PLAIN_TEXT)
         ax.text(1, place - 0.24, _percent(share), va="bottom", ha="right")
     ax.set(xlim=(0, 1), ylim=(len(shares) - 0.5, -0.75))
     ax.set_title("Prediction")
@@ -169,18 +171,18 @@ def _bars(ax: Axes, shown: Shown, theme: Theme) -> None:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
 def _percent(share: float) -> str:
-    """A probability in percent; what is not quite all or nothing does not look like it."""
+    """A probability in percent; one that is nearly 0 or 1 is not rounded to 0 or 100 %."""
     if 0.999 < share < 1:
         return "> 99.9 %"
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
 def describe_shares(shares: NDArray[np.float64]) -> str:
-    """How far the shares of attention differ, in words.
+    """A sentence on how much the shares of attention differ.
 
     >>> describe_shares(np.array([[0.24, 0.26], [0.25, 0.25]]))
     'Nearly uniform: 24.0 to 26.0 % a patch; uniform is 25.0 %.'
@@ -198,13 +200,13 @@ def describe_shares(shares: NDArray[np.float64]) -> str:
 
 
 def _caption(shown: Shown, width: float) -> str:
-    """What else a reader has to know, in small print."""
+    """The caption: preprocessing, range of the shares, and warnings."""
     lines = [f"Image: {shown.preprocessing}."]
-    found = shown.map
-    if found is not None and found.measure != "feature norm":
-        line = describe_shares(found.values)
-        if found.elsewhere > 5e-4:
-            line += f" {100 * found.elsewhere:.1f} % rests on tokens without a place."
+    shown_map = shown.map
+    if shown_map is not None and shown_map.measure != "feature norm":
+        line = describe_shares(shown_map.values)
+        if shown_map.elsewhere > 5e-4:
+            line += f" {100 * shown_map.elsewhere:.1f} % rests on tokens without a place."
         lines.append(line)
     lines += [each for each in (shown.enlarged, shown.warning) if each]
     if not len(shown.predictions):

@@ -1,4 +1,4 @@
-"""Where a report may be written."""
+"""Checks of the file names of reports and figures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def check_report_path(path: Path) -> None:
 
 
 FIGURES = (".png", ".pdf", ".svg")
-"""What the names of figures of matplotlib may end in."""
+"""Endings of the files that a figure can be saved to."""
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise for the name of a file that a figure cannot be saved as."""
+    """Raise if a file name does not end like a figure."""
     if path.suffix.lower() not in FIGURES:
         raise VitreousError(
             f"A picture cannot be saved as {path.name!r}; its name ends in {', '.join(FIGURES)}."

@@ -2,11 +2,11 @@
 
 const search = $("#search");
 const results = $("#search-results");
-const MOST = 14; // results in the list
-const HOMES = "section[id], article[id], li.verdict[id]"; // what results lead to
+const MAX_RESULTS = 14; // results in the list
+const HOMES = "section[id], article[id], li.verdict[id]"; // elements that results link to
 let entries = null;
 
-/** What can be found: where it is, what it is called, and its words. */
+/** The entries of the search: the id to go to, a title, and the words that are searched. */
 function collect() {
   const found = [];
   for (const section of $$(HOMES)) {
@@ -36,7 +36,7 @@ async function find(typed) {
     const count = lines.slice(1).filter(has).length;
     if (count) rows.push({ id: dataset.table, title: `${count.toLocaleString("en")} ${count === 1 ? "row" : "rows"} of ${dataset.table}`, rows: typed });
   }
-  return [...texts.slice(0, Math.max(MOST - rows.length, MOST / 2)), ...rows].slice(0, MOST);
+  return [...texts.slice(0, Math.max(MAX_RESULTS - rows.length, MAX_RESULTS / 2)), ...rows].slice(0, MAX_RESULTS);
 }
 
 /** Go to a result; a table opens with its matching rows, a unit with the list it is in. */

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from vitreous.models.matching import LoadedWeights
 
-SHARP = 640
-"""Pixels of the longer side of the picture that is drawn, at most."""
-MUCH = 8
-"""How many times a picture is enlarged before that is worth a sentence."""
+MAX_PICTURE = 640
+"""Maximum length of the longer side of the drawn picture, in pixels."""
+MAX_ENLARGEMENT = 8
+"""Factor of enlargement above which a note says that the picture was enlarged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +94,9 @@ class Shown:
 
     def __repr__(self) -> str:
         best = self.predictions.head(1).to_dict("records")
-        said = f", {best[0]['class']} ({best[0]['probability']:.1%})" if best else ""
-        over = f": {self.map.says}" if self.map is not None else ""
-        return f"Shown({self.model}{over}{said})"
+        prediction = f", {best[0]['class']} ({best[0]['probability']:.1%})" if best else ""
+        map_title = f": {self.map.says}" if self.map is not None else ""
+        return f"Shown({self.model}{map_title}{prediction})"
 
     @cached_property
     def figure(self) -> Figure:
@@ -127,21 +127,21 @@ class Shown:
         with explain_write_errors(out):
             out.parent.mkdir(parents=True, exist_ok=True)
         content = BytesIO()
-        with _any_script():
+        with _ignore_missing_glyphs():
             figure.savefig(content, format=out.suffix[1:].lower(), dpi=200, metadata=notes)
-        write_bytes(out, content.getbuffer())  # whole or not at all
+        write_bytes(out, content.getbuffer())  # atomically
         return out
 
     def _repr_png_(self) -> bytes:
         content = BytesIO()
-        with _any_script():
+        with _ignore_missing_glyphs():
             self.figure.savefig(content, format="png", dpi=110)
         return content.getvalue()
 
 
 @contextmanager
-def _any_script() -> Iterator[None]:
-    """Inside, a character that no installed font has is drawn as a box, without a warning."""
+def _ignore_missing_glyphs() -> Iterator[None]:
+    """Draw a character that no installed font has as a box, without matplotlib's warning."""
     with catch_warnings():
         filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         yield
@@ -204,14 +204,14 @@ def show(
     """
     check_ranges(top=top, seed=seed)
     choice = choose_preprocessing(preprocessing)
-    whole = read_photo(photo, choice.upright)
+    full_photo = read_photo(photo, choice.upright)
     subject = _one_subject(
         model, image=image, pretrained=pretrained, weights=weights, preprocessing=choice,
         classes=classes, device=choose_device(device), seed=seed,
     )  # fmt: skip
     framing = subject.framing
     assert framing is not None
-    pixels = framing(whole)
+    pixels = framing(full_photo)
     data = _one_image(pixels, framing)
     subject = subject.shown(data)
     with torch.no_grad():
@@ -223,13 +223,13 @@ def show(
         found,
         _predictions(subject, output, top),
         pixels.transpose(1, 2, 0),
-        _sharper(framing, whole).transpose(1, 2, 0),
+        _sharper(framing, full_photo).transpose(1, 2, 0),
         subject.describe_preprocessing(data),
         subject.specimen.weights,
         untrained_warning(subject),
         photo=Path(photo).name if isinstance(photo, (str, Path)) else "",
         checkpoint=subject.specimen.checkpoint,
-        enlarged=_enlarged(framing, whole),
+        enlarged=_enlargement_note(framing, full_photo),
         named=has_class_names(subject),
     )
 
@@ -262,21 +262,24 @@ def _one_subject(model: Model, **how: Any) -> Subject:
     return opened[0]
 
 
-def _enlarged(framing: Framing, photo: Image.Image) -> str:
-    """A sentence about a picture of far fewer pixels than the model takes."""
+def _enlargement_note(framing: Framing, photo: Image.Image) -> str:
+    """A sentence if the picture has far fewer pixels than the model takes, else ""."""
     resized = framing.resize or min(framing.size) / framing.crop
     times = resized / min(photo.size)
-    if times <= MUCH:
+    if times <= MAX_ENLARGEMENT:
         return ""
     width, height = photo.size
     return f"The photo has {width}×{height} pixels and is enlarged {times:.0f} times for the model."
 
 
 def _sharper(framing: Framing, photo: Image.Image) -> NDArray[np.uint8]:
-    """The part of a picture that a model gets, in as many times its pixels as the picture has."""
+    """The part of a picture that a model gets, at the highest resolution that the picture has.
+
+    The resolution is an integer multiple of the model's, limited by `MAX_PICTURE`.
+    """
     height, width = framing.size
     resized = framing.resize or min(height, width) / framing.crop
-    times = max(1, min(SHARP // max(height, width), int(min(photo.size) // resized)))
+    times = max(1, min(MAX_PICTURE // max(height, width), int(min(photo.size) // resized)))
     if times == 1:
         return framing(photo)
     larger = None if framing.resize is None else framing.resize * times

@@ -1,8 +1,8 @@
-// What a reader has chosen, in the URL: #section?models=…&open=…&theme=…&attention=…
+// The state of the page in the URL: #section?models=…&open=…&theme=…&attention=…
 
-let section = ""; // where the reader went last
+let section = ""; // the section that was visited last
 
-/** Everything that the URL holds, from the page. */
+/** The state of the page, as the fragment of the URL. */
 function currentState() {
   const query = new URLSearchParams();
   if (chosen.length) query.set("models", chosen.map(encodeURIComponent).join(","));
@@ -16,14 +16,14 @@ function currentState() {
 }
 
 let restoring = false;
-/** Keep the URL up to date without a step in the history. */
+/** Update the URL without adding an entry to the history. */
 function remember() {
   if (restoring) return;
   const wanted = currentState();
   if (`#${wanted}` !== (location.hash || "#")) history.replaceState(null, "", wanted ? `#${wanted}` : location.pathname + location.search);
 }
 
-/** Show what a URL says. */
+/** Restore the state that the URL holds. */
 function restore() {
   restoring = true;
   const [where, words] = location.hash.slice(1).split("?");
@@ -42,7 +42,7 @@ function restore() {
   if (where) go(where);
 }
 
-/** Scroll to a section, or to an element in it, and open what it is folded in. */
+/** Scroll to a section, or to an element in it, and open all folds around it. */
 function go(id, element = document.getElementById(id)) {
   if (!element) return;
   for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;

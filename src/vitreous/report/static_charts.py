@@ -20,14 +20,14 @@ Spec = dict[str, Any]
 HEIGHT = 210
 """Height of a panel in pixels."""
 MAX_BYTES = 60_000
-"""Above this size a chart becomes a picture of pixels."""
+"""Size of the SVG above which a chart becomes a pixel image."""
 
 
 def static_chart(result: Result, number: int, width: int) -> str:
     """Return a view as HTML in the light theme, which needs no script.
 
-    Lines, bars and points are SVG, the cells of heat-maps and the tiles are images in it. A chart
-    of so many marks that it would be large is one image.
+    Lines, bars and points are SVG; the cells of heat-maps, and tiles, are images inside it. A chart
+    with so many marks that its SVG exceeds `MAX_BYTES` becomes a single image.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def _arrange(spec: Spec, view: View, width: int) -> Spec:
 
 
 def _sized(spec: Spec, width: int) -> Spec:
-    """Return one panel, which together with its axes is as wide as asked."""
+    """Return one panel with this total width, axes included."""
     if spec.get("width") == spec.get("height"):
         return _panel(spec, 300, 300)
     fit = {"autosize": {"type": "fit-x", "contains": "padding"}}
@@ -89,7 +89,7 @@ def _panel(spec: Spec, width: int, height: int) -> Spec:
 
 
 def _cells(spec: Spec, panel: Spec, room: int) -> Spec:
-    """Return a heat-map whose cells are one image, a pixel for each."""
+    """Return a heat-map whose cells are drawn as one image with a pixel per cell."""
     cells, *numbers = panel.get("layer", [panel])
     encoding = {**panel["encoding"], **cells["encoding"]}
     across, up = encoding["x"]["sort"], encoding["y"]["sort"]
@@ -118,7 +118,7 @@ def _cells(spec: Spec, panel: Spec, room: int) -> Spec:
 
 
 def _cell_png(rows: list[Spec], encoding: Spec, across: list[Any], up: list[Any]) -> str:
-    """Return the cells of a heat-map as the address of an image, with holes where there is none."""
+    """Return the cells of a heat-map as the data URL of a PNG; missing cells are transparent."""
     scale = encoding["color"]["scale"]
     pixels = np.zeros((max(len(up), 1), max(len(across), 1), 4), dtype=np.uint8)
     columns = {level: i for i, level in enumerate(across)}

@@ -120,7 +120,7 @@ def height_colours(theme: Theme) -> dict[str, str]:
 
 
 def height_rules() -> str:
-    """Return the CSS of the classes; edges in the colour of ink separate equal patches."""
+    """Return the CSS of the classes; edges in the text colour separate patches of equal height."""
     rules = "".join(
         f".height-{i}{{fill:var(--height-{i});stroke:var(--ink);stroke-opacity:.16;stroke-width:.5}}"
         for i in range(SHADES)

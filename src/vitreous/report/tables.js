@@ -102,12 +102,12 @@ class Table {
   }
 }
 
-/** The table with this name, filled the first time it is asked for. */
+/** The table with this name, which is filled on first use. */
 function table(name) {
   if (!tables.has(name)) {
-    const made = new Table($(`[data-table="${CSS.escape(name)}"]`));
-    made.filled = made.fill();
-    tables.set(name, made);
+    const created = new Table($(`[data-table="${CSS.escape(name)}"]`));
+    created.filled = created.fill();
+    tables.set(name, created);
   }
   return tables.get(name);
 }

@@ -24,7 +24,7 @@ from vitreous.results.weight_origin import weights_label
 from vitreous.results.words import plural
 
 MAX_REASONS = 6
-"""Lines about what was left out; the report has them all."""
+"""Maximum number of lines about what was left out; the report has all of them."""
 
 
 def terminal_summary(inspection: Inspection, guard: Guard) -> RenderableType:
@@ -75,8 +75,8 @@ def _table(inspection: Inspection) -> list[RenderableType]:
 
 def _labels(inspection: Inspection) -> list[RenderableType]:
     """Return a line on how labels were matched with the scores of the models."""
-    found = {result.about.get("data", {}).get("labels", "") for result in inspection.values()}
-    return [Text(f"Labels: {words}", style="dim") for words in sorted(filter(None, found))]
+    sentences = {result.about.get("data", {}).get("labels", "") for result in inspection.values()}
+    return [Text(f"Labels: {words}", style="dim") for words in sorted(filter(None, sentences))]
 
 
 def _checkpoints(inspection: Inspection) -> list[RenderableType]:
@@ -91,7 +91,7 @@ def _checkpoints(inspection: Inspection) -> list[RenderableType]:
 
 
 def _preprocessing(inspection: Inspection) -> list[RenderableType]:
-    """Return a line for each way in which images were prepared, and the models it holds for."""
+    """Return a line for each way of preprocessing, with the models that use it."""
     grouped: dict[str, dict[str, None]] = defaultdict(dict)
     for result in inspection.values():
         for model, about in result.about.get("models", {}).items():

@@ -25,7 +25,7 @@ function vegaTip(_, event, item, value) {
   else showTip(event.clientX, event.clientY, typeof value === "object" ? value : { "": value });
 }
 
-/** Every mark of a chart that has a tooltip, with its place in the window: first those with a value, then the strips. */
+/** All marks of a chart with a tooltip, and their positions in the window; marks with a value come first. */
 function marksWithTips({ view, chart }, home) {
   const drawn = $("svg, canvas", home);
   const box = drawn.getBoundingClientRect();

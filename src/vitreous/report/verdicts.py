@@ -1,8 +1,7 @@
-"""The papers' findings, judged on what was measured: summary, forest plot, then every verdict by
-paper.
+"""The card of verdicts on the papers' findings: summary, forest plot, then every verdict by paper.
 
-Claims that could not be judged are listed at the end of their paper, with what is missing.
-Everything is in the page, and the script that filters only hides."""
+Claims that could not be judged are listed at the end of their paper, with what is missing. All
+verdicts are in the page; the script that filters them only hides some."""
 
 from __future__ import annotations
 
@@ -70,16 +69,16 @@ def verdicts_section(judgement: Judgement, guard: Guard) -> list[str]:
     html += guard.lines("The counts of the verdicts", _counts, judgement)
     html += guard.lines("The forest plot", _forest, judgement)
     html += guard.lines("The paragraph on the verdicts", _paragraph, judgement)
-    html += guard.lines("The models of the verdicts", _who, judgement)
+    html += guard.lines("The models of the verdicts", _models_and_data, judgement)
     html += guard.lines("The filters of the verdicts", _filters, judgement)
     for paper, verdicts in by_paper(judgement.verdicts).items():
         what = f"The verdicts on {paper.key}"
-        html += guard.lines(what, _of_paper, paper, verdicts, judgement, guard)
+        html += guard.lines(what, _paper_section, paper, verdicts, judgement, guard)
     return [*html, "</section>"]
 
 
 def _counts(judgement: Judgement) -> list[str]:
-    """Return how many findings have which verdict, and what a reader should know before that."""
+    """Return the number of findings with each outcome, and caveats."""
     counts = "".join(
         f'<span title="{MEANINGS[outcome]}">{badge(outcome, str(count))}</span>'
         for outcome, count in count_outcomes(judgement.measured).items()
@@ -116,8 +115,8 @@ def _forest(judgement: Judgement) -> list[str]:
     return [f"{region}{plot}</div>"] if plot else []
 
 
-def _who(judgement: Judgement) -> list[str]:
-    """Which models stand for those of the claims, and on which images."""
+def _models_and_data(judgement: Judgement) -> list[str]:
+    """Return the models that have the roles of the claims, and the images they were judged on."""
     roles: dict[str, list[str]] = {}
     for item in judgement.items:
         left_out = ("seed", "data", "checkpoint")
@@ -125,9 +124,9 @@ def _who(judgement: Judgement) -> list[str]:
         names = roles.setdefault(describe_facts(facts), [])
         name = item.name.partition("@")[0]
         left_out = ("seed", "data", "beside")  # studies name models by their other facts
-        own = {name: value for name, value in item.facts.items() if name not in left_out}
-        by_facts = read_older_words(name) == describe_facts(own)
-        if name and name not in names and not by_facts:
+        others = {name: value for name, value in item.facts.items() if name not in left_out}
+        is_named_by_facts = read_older_words(name) == describe_facts(others)
+        if name and name not in names and not is_named_by_facts:
             names.append(name)
     known = [
         f"<b>{escape(role)}</b>" + _named(role, names)
@@ -148,7 +147,7 @@ def _named(role: str, names: Sequence[str]) -> str:
 
 
 def _filters(judgement: Judgement) -> list[str]:
-    """Hidden until the script that uses them runs."""
+    """Return the filters, which are hidden until their script runs."""
     options = "".join(
         f'<option value="{paper.key}">{escape(paper.authors)} ({paper.year})</option>'
         for paper in by_paper(judgement.verdicts)
@@ -173,7 +172,7 @@ def _filters(judgement: Judgement) -> list[str]:
     ]
 
 
-def _of_paper(
+def _paper_section(
     paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement, guard: Guard
 ) -> list[str]:
     known = [verdict for verdict in verdicts if verdict.measured]
@@ -200,14 +199,14 @@ def _of_paper(
 
 
 def badge(outcome: Outcome, count: str = "") -> str:
-    """Return symbol, word and colour of a verdict, and how many have it."""
+    """Return symbol, word and colour of an outcome as HTML, after a count if it is given."""
     kind, sign = outcome.replace(" ", "-"), SIGNS[outcome]
     words = f"{count} {outcome}".strip()
     return f'<span class="outcome outcome-{kind}"><i aria-hidden="true">{sign}</i>{words}</span>'
 
 
 def _verdict(verdict: Verdict) -> list[str]:
-    """A claim whose main effect was measured."""
+    """Return the article of a claim whose main effect was measured."""
     claim, main = verdict.claim, verdict.main
     html = [
         f'<article class="verdict" id="{claim.id}" data-outcome="{verdict.outcome}" '
@@ -225,7 +224,7 @@ def _verdict(verdict: Verdict) -> list[str]:
 
 
 def _tags(verdict: Verdict) -> str:
-    """What a reader should know before believing it."""
+    """Return the caveats of a verdict as tags."""
     claim = verdict.claim
     tags = ["withdrawn"] if claim.withdrawn else []
     tags += ["seen once"] if verdict.seen_once else []
@@ -236,7 +235,7 @@ def _tags(verdict: Verdict) -> str:
 
 
 def _basis(verdict: Verdict) -> str:
-    """What was measured, and at what scale."""
+    """Return what the verdict rests on: measurements, models, trainings and images."""
     needs = verdict.claim.needs(verdict.scale)
     if all(need.result == "identities" for need in needs):
         return "Computed exactly; no images, no training."
@@ -252,7 +251,7 @@ def _basis(verdict: Verdict) -> str:
 
 
 def _more(verdict: Verdict) -> list[str]:
-    """All effects, the place in the paper, and what does not agree with it."""
+    """Return the fold with all effects, the place in the paper, and contradictions."""
     claim = verdict.claim
     supporting = verdict.supporting
     words = "The numbers, and the paper"
@@ -298,8 +297,8 @@ def _effect_row(verdict: Verdict, effect: Effect) -> str:
     cells = [
         drawing.measured(effect),
         escape(effect.criterion),
-        "" if effect.paper is None else drawing.given(effect.paper),
-        "" if control is None else drawing.given(control.value),
+        "" if effect.paper is None else drawing.format_given(effect.paper),
+        "" if control is None else drawing.format_given(control.value),
         str(effect.seeds or ""),
     ]
     numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
@@ -310,7 +309,7 @@ def _effect_row(verdict: Verdict, effect: Effect) -> str:
 
 
 def _unmeasured(verdict: Verdict, judgement: Judgement) -> str:
-    """A claim whose main effect is not there: what is missing, and the command that supplies it."""
+    """Return a claim that was not measured: what is missing, and the command that measures it."""
     claim = verdict.claim
     why = f"{escape('; '.join(verdict.notes[:2]))}"
     if verdict.missing:
@@ -323,19 +322,22 @@ def _unmeasured(verdict: Verdict, judgement: Judgement) -> str:
 
 
 def _command(verdict: Verdict, judgement: Judgement) -> str:
-    """An inspection if all models are there and only analyses are missing; else a study."""
+    """Return the command that measures what is missing.
+
+    It is an inspection if the report has all models and lacks only analyses, else a study.
+    """
     results = dict.fromkeys(need.result for need in verdict.missing)
-    there = all(
+    has_all_models = all(
         any(same_facts(item.facts, need.facts) for item in judgement.items)
         for need in verdict.missing
     )
-    if judgement.inspected and there and set(results) <= set(analyses.names()):
+    if judgement.inspected and has_all_models and set(results) <= set(analyses.names()):
         return f"vitreous inspect … --analyses {' '.join(results)}"
     return verdict.command
 
 
 def _needs(missing: Sequence[Need]) -> str:
-    """Results by model: `accuracy of vit pool=gap and of 3 more`."""
+    """Return missing results as text: `accuracy of vit pool=gap and of 3 more`."""
     by_result: dict[str, list[str]] = {}
     for need in missing:
         by_result.setdefault(need.result, []).append(describe_facts(need.facts))

@@ -33,11 +33,11 @@ log = logging.getLogger("vitreous")
 CHECKSUM_FIELD = "sha256"
 _ZEROS = b"0" * 64
 _CHECKSUM = re.compile(rb'\\"sha256\\": \\"([0-9a-f]{64})\\"')
-"""The checksum in the header of a safetensors file. It is JSON within JSON, like the notes
-beside it: safetensors writes several fields of metadata in no fixed order, and equal tensors
-have to give equal bytes."""
+"""The checksum in the header of a safetensors file. It shares one metadata field with the notes, as
+JSON within JSON: safetensors writes several fields in no fixed order, and equal tensors have to
+give equal bytes."""
 _without_checksum: list[Path] = []
-"""The first file without a checksum: one warning stands for all."""
+"""The first file without a checksum, which is the only one that is warned about."""
 
 
 class Damaged(VitreousError):
@@ -63,21 +63,21 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 
 def _why_unwritable(path: Path, error: OSError) -> str:
-    """What stands in the way of a path, or of the file in it that the error is about."""
+    """Why an OSError stopped the writing of a path, as the end of a sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full. What was saved before is untouched."
-    said = error.strerror or str(error)
-    in_the_way = [each for each in (path, *path.parents) if each.exists() and not each.is_dir()]
-    if in_the_way and error.errno in (errno.EEXIST, errno.ENOTDIR):
-        return f"{str(in_the_way[0])!r} is a file, not a folder."
+    message = error.strerror or str(error)
+    files = [each for each in (path, *path.parents) if each.exists() and not each.is_dir()]
+    if files and error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return f"{str(files[0])!r} is a file, not a folder."
     if path.is_dir() and error.errno in (errno.EISDIR, errno.EEXIST):
         return "it is a folder."
     folder = next((each for each in (path, *path.parents) if each.is_dir()), path)
-    if error.errno == errno.ENOENT:  # what the system says of /proc, which is there
+    if error.errno == errno.ENOENT:  # the folder exists: it is one like /proc
         return f"nothing can be written in {str(folder)!r}."
     if folder == path:
-        return f"{said}."
-    return f"{said} in {str(folder)!r}."
+        return f"{message}."
+    return f"{message} in {str(folder)!r}."
 
 
 def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
@@ -106,8 +106,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_partial_files(folder: Path) -> None:
-    """Remove what killed processes were writing; only for the process that holds the folder's
-    lock."""
+    """Remove temporary files of killed processes. Call it only while holding the folder's lock."""
     for path in folder.glob(".*.part"):
         with contextlib.suppress(OSError):
             path.unlink()
@@ -126,8 +125,7 @@ def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
 
 
 def read_json_and_checksum(path: Path, *, strict: bool = False) -> tuple[dict[str, Any], str]:
-    """Read what `write_json` wrote, and the checksum of the rest; raise `Damaged` if they do not
-    match."""
+    """Read what `write_json` wrote, and its checksum; raise `Damaged` if they do not match."""
     try:
         value = json.loads(_read_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -135,12 +133,12 @@ def read_json_and_checksum(path: Path, *, strict: bool = False) -> tuple[dict[st
     if not isinstance(value, dict):
         raise Damaged(path, f"an object was written and a {type(value).__name__} is there")
     expected = value.pop(CHECKSUM_FIELD, None)
-    found = checksum_of_parsed(value)
+    actual = checksum_of_parsed(value)
     if expected is None:
         _warn_without_checksum(path, strict)
-    elif expected != found:
+    elif expected != actual:
         raise Damaged(path, "its checksum does not match")
-    return value, found
+    return value, actual
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:

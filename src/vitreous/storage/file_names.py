@@ -1,4 +1,4 @@
-"""Names of files that every system takes, Windows included."""
+"""Names of files that are valid on every operating system, Windows included."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-LONGEST = 100
-"""Characters of a name without its ending; systems allow 255 bytes."""
+MAX_LENGTH = 100
+"""Maximum length in bytes of a name without its ending; file systems allow 255 in total."""
 PORTS = {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 RESERVED = {"con", "prn", "aux", "nul"} | PORTS
 """Names of devices, which no file may have on Windows, whatever its ending."""
 
 
 def model_words(model: str) -> list[str]:
-    """The words of a model's name, without folders and with only what every file system takes.
+    """The words of a model's name, without folders and without characters that file systems refuse.
 
     >>> model_words("hf:google/vit-base")
     ['hf', 'vit', 'base']
@@ -32,8 +32,8 @@ def model_words(model: str) -> list[str]:
 def file_words(path: str | Path, longest: int = 60) -> str:
     """The name of a file without folders and ending, for use within another file's name.
 
-    Letters of all scripts stay, as does "=", which Lightning writes: only what some file system
-    refuses becomes a hyphen. At most `longest` bytes are kept.
+    Letters of all scripts stay, and so does "=", which Lightning writes. Characters that some file
+    system refuses become hyphens. At most `longest` bytes are kept.
 
     >>> file_words("runs/epoch=3-step=99.ckpt"), file_words("日本 spät.jpg")
     ('epoch=3-step=99', '日本-spät')
@@ -78,7 +78,7 @@ def name_models(models: Sequence[str]) -> str:
 
 
 class UniqueNames:
-    """Hands out names that differ, also on systems that do not tell a from A."""
+    """Hands out names that differ, also on file systems that ignore case."""
 
     def __init__(self) -> None:
         self.given: set[str] = set()
@@ -86,7 +86,7 @@ class UniqueNames:
     def __call__(self, *parts: str) -> str:
         """The parts, joined by hyphens; with a number if that name was given before."""
         safe = [re.sub(r"[^\w.+-]+", "_", _composed(part)).strip("._-") for part in parts]
-        stem = shorten_name("-".join(filter(None, safe)), LONGEST).strip("._-") or "result"
+        stem = shorten_name("-".join(filter(None, safe)), MAX_LENGTH).strip("._-") or "result"
         if stem.partition(".")[0].casefold() in RESERVED:
             stem = f"result-{stem}"
         name, count = stem, 1

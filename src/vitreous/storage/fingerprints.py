@@ -23,7 +23,7 @@ def checksum(value: Any) -> str:
 
 
 def checksum_of_parsed(value: Any) -> str:
-    """The same of a value that was parsed from JSON, in a third of the time."""
+    """`checksum` of a value that was parsed from JSON, in a third of the time."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -37,7 +37,7 @@ def fingerprint(*parts: str | Tensor) -> str:
 
 
 def fingerprint_of(parts: Iterable[str | Tensor]) -> str:
-    """The same of parts that come one after the other."""
+    """`fingerprint` of an iterable, which need not be in memory at once."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else tensor_bytes(part))

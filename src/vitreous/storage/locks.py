@@ -17,7 +17,7 @@ from vitreous.storage.atomic_files import explain_write_errors
 log = logging.getLogger("vitreous")
 
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""What a file system without locks answers."""
+"""Errors of file systems that have no locks."""
 
 
 class Busy(VitreousError):

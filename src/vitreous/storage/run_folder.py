@@ -9,9 +9,9 @@
     state.safetensors        everything that resuming needs, including the metrics
     previous.safetensors     the state before that one, until the run is finished
 
-Every file carries a checksum (`atomic_files`) that also covers its run and its name: a file that is
-damaged, or copied from another run or another place in this one, is never used. Each line of
-metrics contains a checksum of itself and the line before.
+Every file carries a checksum (`atomic_files`) that also covers its run and its name. So a file that
+is damaged, or copied from another run or under another name, is never used. Each line of metrics
+contains a checksum of itself and the line before.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ RECIPE, STATE, PREVIOUS = "recipe.json", "state.safetensors", "previous.safetens
 
 
 class Run:
-    """One run's folder."""
+    """The folder of one training run."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder).expanduser()
@@ -104,7 +104,7 @@ class Run:
             raise VitreousError(
                 f"Cannot read {str(self.metrics)!r}: {error.strerror or error}."
             ) from None
-        complete, _, _ = text.rpartition("\n")  # a line being written is no line yet
+        complete, _, _ = text.rpartition("\n")  # the last line may still be being written
         records, chain = [], self.id
         for number, line in enumerate(complete.splitlines(), 1):
             record, chain = self._record(number, line, chain)
@@ -120,7 +120,7 @@ class Run:
             raise self._damaged_metrics(f"line {number} is no JSON object") from None
         if expected is None and not self.sealed:
             return record, chain
-        if expected != _chained(chain, record):
+        if expected != _chain_checksum(chain, record):
             raise self._damaged_metrics(f"the checksum of line {number} does not match")
         return record, str(expected)
 
@@ -225,7 +225,8 @@ class Run:
             yield
 
     def forget_identity(self) -> None:
-        """Remove `recipe.json`, so that the folder takes another run; it must hold nothing yet."""
+        """Remove `recipe.json`, so that the folder can hold another run. It must have no weights or
+        state yet."""
         (self.folder / RECIPE).unlink(missing_ok=True)
 
     def _check_identity(self, identity: dict[str, Any]) -> None:
@@ -275,8 +276,10 @@ class Run:
         write_tensors(self.folder / name, tensors, {**notes, "run": self.id, "file": name})
 
     def load(self, name: str, saved_as: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and notes of a file that `save` wrote (as `saved_as`); `Damaged` if it is
-        another's."""
+        """Tensors and notes of a file that `save` wrote under this name (or `saved_as`).
+
+        Raises `Damaged` if the file was written by another run or under another name.
+        """
         path, sealed = self.folder / name, self.sealed
         tensors, notes = read_tensors(path, strict=sealed)
         if not sealed and "run" not in notes:
@@ -287,8 +290,10 @@ class Run:
         return tensors, notes
 
     def save_state(self, tensors: Mapping[str, Tensor], last: bool, **notes: Any) -> None:
-        """Write the state and keep the one before, for the case that this one is damaged, until
-        the `last`."""
+        """Write the state, and keep the previous one in case this one gets damaged.
+
+        With the `last` state of a run, the previous one is removed.
+        """
         with explain_write_errors(self.state):
             if self.state.exists():
                 os.replace(self.state, self.folder / PREVIOUS)
@@ -328,7 +333,7 @@ class Run:
         self._chain = chain
 
     def rewrite(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Replace all metrics by those of the state from which a training resumes."""
+        """Replace all metrics by these records, when a training resumes from an earlier state."""
         lines, self._chain = [], self.id
         for record in records:
             line, self._chain = _line(self._chain, record)
@@ -339,11 +344,12 @@ class Run:
 
 
 def _line(chain: str, record: Mapping[str, Any]) -> tuple[str, str]:
-    chain = _chained(chain, record)
+    """A line of metrics and its checksum; `chain` is that of the line before."""
+    chain = _chain_checksum(chain, record)
     return json.dumps({**record, CHECKSUM_FIELD: chain}) + "\n", chain
 
 
-def _chained(chain: str, record: Mapping[str, Any]) -> str:
+def _chain_checksum(chain: str, record: Mapping[str, Any]) -> str:
     return checksum([chain, record])
 
 

@@ -1,9 +1,9 @@
 """The search by which AlterNet is built (Park and Kim 2022): each network depends on the last one.
 
-From the end of a ResNet on, one more convolution becomes attention. A change that does not improve
-the accuracy is undone, and the stage before is next. Networks are compared on images held out of
-training, never on the test images, which are only reported. A candidate is one ordinary cell per
-seed, so the study's folder holds all that the search has to remember.
+Beginning at the end of a ResNet, one convolution block after the other is replaced by attention. A
+change that does not improve the accuracy is undone, and the search moves on to the stage before.
+Networks are compared on images held out of training; test images are only reported. A candidate is
+one ordinary cell per seed, so the whole state of the search is in the study's folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vitreous.errors import VitreousError
 from vitreous.models.alternet import build_up
 from vitreous.results import Column, Result, View
 from vitreous.storage.atomic_files import explain_write_errors
-from vitreous.studies.facts_to_training import realise
+from vitreous.studies.facts_to_training import training_for
 from vitreous.studies.measuring import evidence_folder, missing_results
 from vitreous.studies.plan import Cell, PlannedItem
 from vitreous.studies.run_cells import Report
@@ -36,15 +36,15 @@ from vitreous.studies.scales import Scale
 NAME = "build-up"
 HELD_OUT = 0.1
 """Share of the training images by which candidates are compared."""
-WHERE = ("held_out", None)
-"""Images that are measured: those held out, which decide, and the test images."""
+MEASURED_ON = ("held_out", None)
+"""Values of the fact `measured`: the images held out, which decide, and the test images."""
 Placement = tuple[int, ...]
 """Attention blocks of each stage."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate with its score."""
+    """A candidate that was measured, with its score."""
 
     placement: Placement
     score: float
@@ -55,16 +55,16 @@ class Tried:
 
 @dataclass(frozen=True)
 class Search:
-    """The state of the search, which follows from the scores alone."""
+    """The state of the search: it depends only on the scores known so far."""
 
     tried: tuple[Tried, ...]
     best: Placement | None
     next: Placement | None
-    """None when it has ended."""
+    """The candidate to measure next; None when the search has ended."""
 
 
 def search(lengths: Sequence[int], scores: Mapping[Placement, float]) -> Search:
-    """The state of the search in stages of these lengths, with these scores known."""
+    """The state of the search in a network with stages of these lengths, given the known scores."""
     steps = build_up(lengths)
     candidate: Placement | None = next(steps)
     tried: list[Tried] = []
@@ -80,7 +80,7 @@ def search(lengths: Sequence[int], scores: Mapping[Placement, float]) -> Search:
     return Search(tuple(tried), best, candidate)
 
 
-def most_candidates(lengths: Sequence[int]) -> int:
+def max_candidates(lengths: Sequence[int]) -> int:
     """The largest number of candidates: those of a search in which nothing is undone."""
     return 1 + sum(length // 2 for length in lengths)
 
@@ -105,10 +105,10 @@ class BuildUp:
         cells = []
         for seed in self.seeds:
             items = []
-            for where in reversed(WHERE):
+            for where in reversed(MEASURED_ON):
                 more = {"measured": where, "data": self.data, "seed": seed}
                 facts = check_facts("alternet", {**self.facts(placement), **more})
-                training = realise(facts, self.scale, self.data, self.image)
+                training = training_for(facts, self.scale, self.data, self.image)
                 items.append(PlannedItem(facts, ("accuracy",), training))
             cells.append(Cell(training.key, training, tuple(items), ("A1.16",)))
         return cells
@@ -119,10 +119,10 @@ class BuildUp:
     def accuracy(self, placement: Placement, where: str | None) -> Quantity:
         """The accuracy in percent, by seed; empty if that of a seed is missing."""
         items = [
-            s
+            item
             for cell in self.cells(placement)
-            for s in cell.items
-            if s.facts.get("measured") == where
+            for item in cell.items
+            if item.facts.get("measured") == where
         ]
         if any(missing_results(item, self.root) for item in items):
             return Quantity({})
@@ -132,62 +132,62 @@ class BuildUp:
     def state(self) -> Search:
         """The state of the search, from the results in the folder."""
         scores: dict[Placement, float] = {}
-        found = search(self.lengths, scores)
-        while found.next is not None and (score := self.accuracy(found.next, "held_out")).known:
-            scores[found.next] = estimate_effect(score).value
-            found = search(self.lengths, scores)
-        return found
+        state = search(self.lengths, scores)
+        while state.next is not None and (score := self.accuracy(state.next, "held_out")).known:
+            scores[state.next] = estimate_effect(score).value
+            state = search(self.lengths, scores)
+        return state
 
     def upcoming(self) -> list[Cell]:
         """The cells of every candidate that was tried, and of the next."""
-        found = self.state()
-        known = [tried.placement for tried in found.tried] + ([found.next] if found.next else [])
+        state = self.state()
+        known = [tried.placement for tried in state.tried] + ([state.next] if state.next else [])
         return [cell for placement in known for cell in self.cells(placement)]
 
-    def prospect(self) -> str:
+    def remaining_text(self) -> str:
         """A sentence on how many networks may follow."""
-        found = self.state()
-        if found.best is not None and found.next is None:
-            return f"The search has ended with attention {_placement_text(found.best)}."
+        state = self.state()
+        if state.best is not None and state.next is None:
+            return f"The search has ended with attention {_placement_text(state.best)}."
         times = f"{len(self.seeds)} time{'s' * (len(self.seeds) != 1)}"
-        most = most_candidates(self.lengths)
         return (
             "Which networks follow depends on how good these are: at most "
-            f"{most} in all, each trained {times}."
+            f"{max_candidates(self.lengths)} in all, each trained {times}."
         )
 
     def follow(self, work: Callable[[Sequence[Cell]], Report]) -> Search:
         """Search to the end; `work` runs cells."""
-        found = self.state()
-        while found.next is not None:
-            before = found.next
-            report = work(self.cells(before))
+        state = self.state()
+        while state.next is not None:
+            candidate = state.next
+            report = work(self.cells(candidate))
             for why in report.failed.values():
                 raise VitreousError(
                     "The search cannot go on without attention "
-                    f"{_placement_text(before)}, which failed: {why}"
+                    f"{_placement_text(candidate)}, which failed: {why}"
                 )
-            found = self.state()
-            if found.next == before:
+            state = self.state()
+            if state.next == candidate:
                 raise VitreousError(
-                    f"The accuracy of attention {_placement_text(before)} is not in "
+                    f"The accuracy of attention {_placement_text(candidate)} is not in "
                     f"{str(self.root)!r}: run it again."
                 )
-        return found
+        return state
 
-    def outcome(self, found: Search) -> Result:
+    def outcome(self, state: Search) -> Result:
         """A row for each candidate and each set of images."""
         rows = []
-        for number, tried in enumerate(found.tried):
-            for where in WHERE:
-                own = self.accuracy(tried.placement, where)
-                gain = own - self.accuracy(tried.against, where) if tried.against else Quantity({})
-                numbers = [
-                    (each.value, each.low, each.high) for each in map(estimate_effect, (gain, own))
-                ]
-                name, so = _placement_text(tried.placement), "kept" if tried.kept else "undone"
-                count = len(own.seeds)
-                rows.append((number, name, so, WORDS[where], *numbers[0], *numbers[1], count))
+        for number, tried in enumerate(state.tried):
+            name, so = _placement_text(tried.placement), "kept" if tried.kept else "undone"
+            for where in MEASURED_ON:
+                score = self.accuracy(tried.placement, where)
+                gain = Quantity({})
+                if tried.against:
+                    gain = score - self.accuracy(tried.against, where)
+                intervals = []
+                for interval in map(estimate_effect, (gain, score)):
+                    intervals += [interval.value, interval.low, interval.high]
+                rows.append((number, name, so, IMAGE_TITLES[where], *intervals, len(score.seeds)))
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
         about = {
             "data": {"name": self.data},
@@ -195,12 +195,12 @@ class BuildUp:
         }
         return Result("build_up", table, COLUMNS, (PICTURE,), about=about)
 
-    def report(self, found: Search, console: Console) -> None:
+    def report(self, state: Search, console: Console) -> None:
         """Print the outcome, and write it to files."""
-        outcome = self.outcome(found)
+        outcome = self.outcome(state)
         console.print(_step_table(outcome))
-        if found.best is not None:
-            console.print(f"Best: attention {_placement_text(found.best)}.", highlight=False)
+        if state.best is not None:
+            console.print(f"Best: attention {_placement_text(state.best)}.", highlight=False)
         console.print(
             f"Wrote {', '.join(map(str, self.write(outcome)))}", highlight=False, soft_wrap=True
         )
@@ -214,7 +214,7 @@ class BuildUp:
         return files
 
 
-WORDS = {"held_out": "held out", None: "test"}
+IMAGE_TITLES = {"held_out": "held out", None: "test"}
 COLUMNS = (
     Column("step", "quantity", "Number of the candidate, in the order in which they were tried."),
     Column(

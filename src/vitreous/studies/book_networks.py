@@ -1,4 +1,4 @@
-"""What the facts and recipes of other packages' books make of a network and its training."""
+"""Apply the facts and recipes of other packages' books to a network and its training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from vitreous.training.recipes import named
 
 
 def extend_build(build: Build, facts: Facts) -> Build:
-    """Return the network with what the facts of books say of it.
+    """Return the network with the options that facts of books set.
 
-    A fact sets an option. If it names a function that builds the network, that function gets the
-    options of the network and its name, as `base`.
+    If a fact names a function that builds the network, that function gets the network's options,
+    and its name as `base`.
     """
     of_books = {name: fact for book in every_book() for name, fact in book.extensions.facts.items()}
     for name, fact in of_books.items():

@@ -1,4 +1,4 @@
-"""What `vitreous study --dry-run` prints: cells, the claims they serve, and the time they take."""
+"""The output of `vitreous study --dry-run`: cells, the claims they serve, and estimated times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vitreous.studies.run_cells import unfinished_cells
 def print_forecast(
     cells: Sequence[Cell], out: Path, device: str, workers: int, console: Console
 ) -> None:
-    """Print the cells, and how long those take that are not finished, if that can be estimated."""
+    """Print the cells, and an estimate of the time of the unfinished ones, if there is one."""
     left = unfinished_cells(cells, out)
     try:
         estimates, problem = estimate_times(left, out, device), ""
@@ -49,7 +49,7 @@ def cell_title(cell: Cell) -> str:
 def _cell_table(
     cells: Sequence[Cell], left: Sequence[Cell], estimates: Mapping[str, TimeEstimate]
 ) -> Table:
-    """One row per cell: what is measured, how fast it trains, how long it takes, whom it serves."""
+    """One row per cell: measurements, training speed, time, and the claims that need it."""
     unfinished = {cell.key for cell in left}
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("", "cell", "model", "measured", "images/s", "time", "serves"):
@@ -72,7 +72,7 @@ def _cell_table(
 def time_lines(
     left: Sequence[Cell], estimates: Mapping[str, TimeEstimate], workers: int
 ) -> list[str]:
-    """Sentences on how long it takes, from what that is known, and what is not included."""
+    """Sentences on the total time, where the estimates come from, and what they leave out."""
     if not left or not estimates:
         return []
     every = list(estimates.values())

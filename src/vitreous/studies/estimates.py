@@ -1,9 +1,9 @@
 """How long a study takes, from measured throughput.
 
-The time of a training is its number of images over the throughput. That is known from finished
-trainings of the same network in the study's folder; otherwise it is measured in a few steps on
-noise. The time of a measurement is known once it has been made in that folder; otherwise it is left
-out.
+The time of a training is its number of images divided by the throughput. The throughput is taken
+from finished trainings of the same network in the study's folder; if there is none, it is measured
+in a few steps on noise. The time of a measurement is taken from earlier ones in that folder; if
+there is none, it is left out.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ from vitreous.training.loop import Trainer
 from vitreous.training.optim import schedule
 from vitreous.training.step import steps_of
 
-COSTS = (
+STEP_OPTIONS = (
     "optimiser", "clip", "ema", "sam", "objective", "masked_target", "freeze", "precision", "model",
     "augment",
 )  # fmt: skip
-"""Options of a recipe on which the time of a step depends, beside its batch."""
-FORWARD = 1 / 3
-"""Time of testing an image over that of training on it: one of three passes of the same size."""
-TRIED = 16
-"""Images of the first steps, from which an affordable batch is chosen."""
+"""Options of a recipe, besides its batch size, on which the time of a step depends."""
+TEST_COST = 1 / 3
+"""Time of testing an image relative to training on it: one forward pass, against a forward pass and
+a backward pass of twice the size."""
+FIRST_BATCH = 16
+"""Batch size of the first steps, from whose time the batch size of the measurement is chosen."""
 BUDGET = 0.8
-"""Seconds for the steps of one network."""
-MOST = 5
-"""Most steps that are timed."""
+"""Seconds for measuring the throughput of one network."""
+MAX_STEPS = 5
+"""Maximum number of timed steps."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ class Speed:
     rate: float
     """Images a second."""
     start: float = 0.0
-    """Seconds that the first epoch takes longer than the others."""
+    """Additional seconds of the first epoch, for example to compile."""
     finished: bool = False
-    """Whether it is from finished trainings, and not from a few steps."""
+    """Whether it was measured on finished trainings, and not in a few steps."""
     seeds: int = 1
     """Trainings that shared a step; `rate` is that of one of them."""
 
@@ -75,10 +76,10 @@ class TimeEstimate:
     training: float = 0.0
     measuring: float = 0.0
     unknown: tuple[str, ...] = ()
-    """Results that are not included."""
+    """Results whose time is not known, and not included."""
     speed: Speed | None = None
     why: str = ""
-    """Why a few steps of it failed."""
+    """Why its throughput could not be measured; empty if it could."""
 
     @property
     def total(self) -> float:
@@ -102,7 +103,7 @@ def estimate_times(
     networks = {
         key: network_key(training, _counts(training.images)[0]) for key, training in due.items()
     }
-    speeds, refused = _speeds(due, networks, root, where)
+    speeds, errors = _speeds(due, networks, root, where)
     known = measuring_times(root)
     estimates = {}
     for cell in cells:
@@ -117,10 +118,10 @@ def estimate_times(
         speed = speeds.get(network)
         seconds = 0.0
         if speed:
-            seeds = _stacked(due[cell.key], list(due.values())) if stack else 1
+            seeds = _stack_size(due[cell.key], list(due.values())) if stack else 1
             seconds = training_time(due[cell.key], speed, seeds) / seeds
         measuring = sum(costs[each] or 0.0 for each in results)
-        why = refused.get(network, "")
+        why = errors.get(network, "")
         estimates[cell.key] = TimeEstimate(seconds, measuring, tuple(unknown), speed, why)
     return estimates
 
@@ -128,22 +129,22 @@ def estimate_times(
 def _speeds(
     due: Mapping[str, Training], networks: Mapping[str, str], root: Path, device: torch.device
 ) -> tuple[dict[str, Speed], dict[str, str]]:
-    """The throughput of every network, and the errors of those of which no step could be made."""
-    speeds, refused = finished_speeds(root, device), dict[str, str]()
-    with one_thread(), progress("throughput", len(due)) as forward:
+    """The throughput of every network, and the error for each where it cannot be measured."""
+    speeds, errors = finished_speeds(root, device), dict[str, str]()
+    with one_thread(), progress("throughput", len(due)) as advance:
         for key, training in due.items():
             network = networks[key]
-            if network not in speeds and network not in refused:
+            if network not in speeds and network not in errors:
                 try:
                     speeds[network] = measure_speed(training, device)
                 except (VitreousError, torch.OutOfMemoryError) as error:
-                    refused[network] = str(error)
-            forward(1)
-    return speeds, refused
+                    errors[network] = str(error)
+            advance(1)
+    return speeds, errors
 
 
-def _stacked(training: Training, trainings: Sequence[Training]) -> int:
-    """How many trainings share their steps with this one, which is among them."""
+def _stack_size(training: Training, trainings: Sequence[Training]) -> int:
+    """Number of trainings that share their steps with this one, itself included."""
     if training.follows:
         return 1
     alone = replace(training, seed=0)
@@ -151,20 +152,20 @@ def _stacked(training: Training, trainings: Sequence[Training]) -> int:
 
 
 def training_time(training: Training, speed: Speed, seeds: int = 1) -> float:
-    """Seconds of all steps and tests of so many seeds that share their steps.
+    """Seconds of all steps and tests of `seeds` trainings that share their steps.
 
-    More seeds than the speed was measured with take longer in proportion; fewer take no less.
+    More seeds than the speed was measured with take proportionally longer; fewer take as long.
     """
     recipe, (count, tested) = training.recipe, _counts(training.images)
     steps, batch = steps_of(count, recipe)
     course = schedule(recipe, steps)
     tests = 0 if recipe.objective == "masked" else 2 + (course.epochs - 1) // recipe.test_every
     longer = max(1.0, seeds / speed.seeds)
-    return speed.start + longer * (course.steps * batch + FORWARD * tests * tested) / speed.rate
+    return speed.start + longer * (course.steps * batch + TEST_COST * tests * tested) / speed.rate
 
 
 def network_key(training: Training, count: int) -> str:
-    """Text that trainings share whose steps take the same time."""
+    """A text that is equal for trainings whose steps take the same time."""
     recipe, taught = training.recipe.to_json(), training.teacher is not None
     return _network_key(training.model, recipe, count, training.images.image, taught)
 
@@ -172,20 +173,20 @@ def network_key(training: Training, count: int) -> str:
 def _network_key(
     model: str, recipe: Mapping[str, Any], count: int, image: Any, taught: bool
 ) -> str:
-    options = {name: recipe[name] for name in COSTS}
+    options = {name: recipe[name] for name in STEP_OPTIONS}
     return json.dumps([model, min(count, recipe["batch"]), image, taught, options], sort_keys=True)
 
 
 def finished_speeds(root: Path, device: torch.device) -> dict[str, Speed]:
     """The throughput of every network that was trained in this folder on such a device."""
-    here = prepare.environment(device)["device"]
+    device_name = prepare.environment(device)["device"]
     speeds: dict[str, list[Speed]] = {}
     for folder in sorted((root / TRAININGS).glob("*")):
         try:
             run = Run(folder)
             epochs = [each for each in run.records() if "images_per_second" in each]
             environment = read_json(folder / "environment.json")
-            if not epochs or environment["device"] != here:
+            if not epochs or environment["device"] != device_name:
                 continue
             seeds = len(environment.get("stacked_seeds", [0]))
             model, data = run.identity["model"], run.identity["data"]
@@ -200,11 +201,11 @@ def finished_speeds(root: Path, device: torch.device) -> dict[str, Speed]:
 
 
 def _mean_speed(speeds: Sequence[Speed]) -> Speed:
-    """The mean speed of those finished trainings that shared their steps with the most others."""
-    most = max(each.seeds for each in speeds)
-    same = [each for each in speeds if each.seeds == most]
-    rate = 1 / fmean(1 / each.rate for each in same)
-    return Speed(rate, fmean(each.start for each in same), finished=True, seeds=most)
+    """The mean speed of the finished trainings that shared their steps with most other seeds."""
+    seeds = max(each.seeds for each in speeds)
+    stacked = [each for each in speeds if each.seeds == seeds]
+    rate = 1 / fmean(1 / each.rate for each in stacked)
+    return Speed(rate, fmean(each.start for each in stacked), finished=True, seeds=seeds)
 
 
 def _recorded_speed(epochs: Sequence[Mapping[str, Any]]) -> Speed:
@@ -215,18 +216,18 @@ def _recorded_speed(epochs: Sequence[Mapping[str, Any]]) -> Speed:
 
 
 def measure_speed(training: Training, device: torch.device) -> Speed:
-    """Time a few steps after a first one; of a smaller batch where the recipe's takes too long."""
+    """Time a few steps after a warm-up step, with a smaller batch if the recipe's is too slow."""
     full = min(_counts(training.images)[0], training.recipe.batch)
-    step = _Steps(training, min(TRIED, full), device)
+    step = _Steps(training, min(FIRST_BATCH, full), device)
     step.seconds()
     affordable = int(BUDGET / 4 / step.seconds() * step.batch)
-    if (batch := min(full, max(TRIED, affordable))) != step.batch:
+    if (batch := min(full, max(FIRST_BATCH, affordable))) != step.batch:
         step = _Steps(training, batch, device)
         step.seconds()
-    began, taken = perf_counter(), [step.seconds()]
-    while len(taken) < MOST and perf_counter() - began < BUDGET / 2:
-        taken.append(step.seconds())
-    return Speed(step.batch / median(taken))
+    began, seconds = perf_counter(), [step.seconds()]
+    while len(seconds) < MAX_STEPS and perf_counter() - began < BUDGET / 2:
+        seconds.append(step.seconds())
+    return Speed(step.batch / median(seconds))
 
 
 class _Steps:
@@ -240,9 +241,11 @@ class _Steps:
         data = Dataset(noise, labels, classes, training.images.name)
         recipe = training.recipe.but(head="keep", batch=batch)
         with torch.random.fork_rng(devices=[]):
-            model = _built(training.model, data, recipe)
+            model = _build_model(training.model, data, recipe)
             taught = training.teacher
-            teacher = _built(taught.model, data, taught.recipe.but(head="keep")) if taught else None
+            teacher = (
+                _build_model(taught.model, data, taught.recipe.but(head="keep")) if taught else None
+            )
         self.trainer = Trainer(model, data, data, recipe, teacher, 0, device, False, Processes())
         self.trainer.objective.train()
         self.rows = torch.arange(batch, device=self.trainer.data.images.device)
@@ -258,7 +261,7 @@ class _Steps:
         return perf_counter() - began
 
 
-def _built(name: str, data: Dataset, recipe: Recipe) -> torch.nn.Module:
+def _build_model(name: str, data: Dataset, recipe: Recipe) -> torch.nn.Module:
     return prepare.prepare_model(name, data, recipe, 0, pretrained=False)[0]
 
 
@@ -272,8 +275,8 @@ def measuring_times(root: Path) -> dict[tuple[str, str], float]:
         except (VitreousError, ValueError, KeyError, TypeError):
             continue  # half deleted, or damaged
         for name, value in seconds.items():
-            for whose in (model, ""):
-                times.setdefault((whose, name), []).append(float(value))
+            for key_model in (model, ""):
+                times.setdefault((key_model, name), []).append(float(value))
     return {key: fmean(values) for key, values in times.items()}
 
 

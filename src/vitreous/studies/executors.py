@@ -1,10 +1,10 @@
 """Running cells in several processes of this machine, or on the machines of a Ray cluster.
 
-They share the study's folder, which is the only record of progress. Processes on one machine need
-no driver: each goes through the same list, runs the cells whose lock it gets, and waits for the
-others. A cluster has a driver, which sends a cell when those it follows are done, and knows nothing
-that is not in the folder. Either way, the cell of a worker that dies is run by another worker, and
-the same command in a second terminal, here or on a machine that shares the folder, helps.
+All processes share the study's folder, which is the only record of progress. Processes on one
+machine need no driver: each goes through the same list, runs the cells whose lock it gets, and
+waits for the others. A cluster has a driver, which sends a cell when the cells it follows are done,
+and keeps no state outside the folder. If a worker dies, another one runs its cell. The same command
+in a second terminal, here or on a machine that shares the folder, takes over part of the work.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from vitreous.studies.run_cells import (
 )
 from vitreous.studies.scales import Scale
 
-DEATHS = 3
-"""How often a cell whose worker died is sent again, before it counts as failed."""
+MAX_RESTARTS = 3
+"""How often a cell is sent again after its worker died, before it counts as failed."""
 GRACE = 5.0
 """Seconds that workers have to save their state when they are stopped."""
-OBJECTS = 80 << 20
-"""Bytes of a local cluster's object store, through which nothing large goes."""
+OBJECT_STORE_BYTES = 80 << 20
+"""Bytes of a local cluster's object store; only small objects pass through it."""
 
 
 def default_workers(device: str) -> int:
@@ -71,12 +71,14 @@ def run_processes(
     limits: Limits = NO_LIMITS,
     workers: int = 1,
 ) -> Report:
-    """Run cells in so many processes, the GPUs in turn; this process is the first of them."""
+    """Run cells in `workers` processes, this one included, which are assigned to GPUs in turn."""
     cells = retry_order(cells, root)
     context = multiprocessing.get_context("spawn")
     helpers = [
         context.Process(
-            target=_help, args=(cells, root, scale, _device(device, number), limits), daemon=True
+            target=_run_helper,
+            args=(cells, root, scale, _device(device, number), limits),
+            daemon=True,
         )
         for number in range(1, workers)
     ]
@@ -91,8 +93,10 @@ def run_processes(
             helper.join()
 
 
-def _help(cells: Sequence[Cell], root: Path, scale: Scale, device: str, limits: Limits) -> None:
-    """Run cells in a helper. Its errors are not shown: the first process meets the cell again."""
+def _run_helper(
+    cells: Sequence[Cell], root: Path, scale: Scale, device: str, limits: Limits
+) -> None:
+    """Run cells in a helper process, without printing errors: the first process reports them."""
     end_with_parent()
     use_books(scale.books)
     with contextlib.suppress(KeyboardInterrupt, VitreousError):
@@ -100,7 +104,7 @@ def _help(cells: Sequence[Cell], root: Path, scale: Scale, device: str, limits: 
 
 
 def end_with_parent() -> None:
-    """End this process when its parent ends, however that happens; a training saves its state."""
+    """End this process when its parent ends, even if that is killed; a training saves its state."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -133,7 +137,7 @@ def run_cluster(
     workers: int = 1,
     address: str | None = None,
 ) -> Report:
-    """Run cells on a Ray cluster: the one at `address`, or one of this machine with so many CPUs.
+    """Run cells on a Ray cluster: the one at `address`, or a local one with `workers` CPUs.
 
     A cell takes a GPU where the cluster has GPUs, and a CPU otherwise. All machines need this
     version of Vitreous, and the study's folder and the images at the same place.
@@ -146,8 +150,8 @@ def run_cluster(
     cells = retry_order(cells, root)
     for cell in cells:
         with try_lock(lock_path(cell, root)):
-            pass  # creates the file by which workers recognise the folder
-    with _connected(address, workers) as ray:
+            pass  # creates the lock file, by which a worker checks that it sees the same folder
+    with _connect(address, workers) as ray:
         gpus = _gpus(ray, device)
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_task)
         here = os.getcwd()
@@ -157,7 +161,7 @@ def run_cluster(
 
 
 @contextlib.contextmanager
-def _connected(address: str | None, workers: int) -> Iterator[Any]:
+def _connect(address: str | None, workers: int) -> Iterator[Any]:
     """Connect to Ray, without its messages on the terminal."""
     try:
         import ray
@@ -170,11 +174,11 @@ def _connected(address: str | None, workers: int) -> Iterator[Any]:
     own = {
         "address": "local",
         "num_cpus": workers,
-        "object_store_memory": OBJECTS,
+        "object_store_memory": OBJECT_STORE_BYTES,
         "include_dashboard": False,
     }
     try:
-        _knock(address)
+        _check_address(address)
         ray.init(
             **({"address": address} if address else own),
             log_to_driver=False,
@@ -189,23 +193,23 @@ def _connected(address: str | None, workers: int) -> Iterator[Any]:
         where = (
             f"at {address!r} cannot be reached" if address else "on this machine cannot be started"
         )
-        raise VitreousError(f"A Ray cluster {where} ({_last(error)}); {hint}.") from error
-    _hush()
+        raise VitreousError(f"A Ray cluster {where} ({_one_line(error)}); {hint}.") from error
+    _silence_ray()
     try:
         yield ray
     finally:
         ray.shutdown()
 
 
-def _hush() -> None:
-    """Silence what Ray prints about workers that die, for which it has no option."""
+def _silence_ray() -> None:
+    """Silence Ray's messages about dead workers, for which it has no option."""
     with contextlib.suppress(ImportError):
         from ray._private import worker
 
         worker.print_to_stdstream = lambda *given, **more: None
 
 
-def _knock(address: str | None) -> None:
+def _check_address(address: str | None) -> None:
     """Raise an error if nothing listens at the address: Ray itself would try for minutes."""
     if address not in (None, "auto"):
         host, _, port = address.rpartition(":")
@@ -213,17 +217,17 @@ def _knock(address: str | None) -> None:
 
 
 def _gpus(ray: Any, device: str) -> int:
-    """The number of GPUs that a cell takes."""
+    """The number of GPUs that each cell takes, 0 or 1."""
     if ":" in device:
         raise VitreousError(
             f"Ray gives each cell a GPU, so {device!r} cannot be asked for; say auto, cuda or cpu."
         )
-    there = ray.cluster_resources().get("GPU", 0) >= 1
-    if device == "cuda" and not there:
+    has_gpu = ray.cluster_resources().get("GPU", 0) >= 1
+    if device == "cuda" and not has_gpu:
         raise VitreousError(
             "The device 'cuda' was asked for and the Ray cluster has no GPU; say auto or cpu."
         )
-    return int(there and device != "cpu")
+    return int(has_gpu and device != "cpu")
 
 
 def _task(cell: Cell, root: Path, scale: Scale, device: str, directory: str) -> tuple[State, str]:
@@ -254,7 +258,8 @@ class Dispatch:
         self.waiting = {cell.key: cell for cell in cells}
         self.held: dict[str, Cell] = {}
         """Cells that another process runs; they are sent again after a while."""
-        self.out: dict[Any, Cell] = {}
+        self.running: dict[Any, Cell] = {}
+        """Cells that were sent to the cluster, by Ray's reference to their outcome."""
         self.deaths = Counter[str]()
         self.report = Report([], {})
         self.shown = ""
@@ -262,7 +267,7 @@ class Dispatch:
     def follow(self) -> Report:
         """Run until each cell is done or has failed; if interrupted, workers save their state."""
         try:
-            while self.waiting or self.held or self.out:
+            while self.waiting or self.held or self.running:
                 self.dispatch()
                 self.collect()
         except BaseException:
@@ -276,43 +281,43 @@ class Dispatch:
             if why := failed_dependency(cell, self.report):
                 enter_outcome(self.report, self.waiting.pop(cell.key), "failed", why, self.on_state)
             elif not any(key in self.ours and key not in self.report.done for key in cell.follows):
-                self.out[self.send(cell)] = self.waiting.pop(cell.key)
-        if self.out and (oldest := next(iter(self.out.values()))).key != self.shown:
+                self.running[self.send(cell)] = self.waiting.pop(cell.key)
+        if self.running and (oldest := next(iter(self.running.values()))).key != self.shown:
             self.shown = oldest.key
             self.on_state(oldest, "begun")
 
     def collect(self) -> None:
         """Take the outcomes that have arrived; if none has, queue the held cells again."""
         ready = []
-        if self.out:
-            ready, _ = self.ray.wait(list(self.out), timeout=WAIT)
+        if self.running:
+            ready, _ = self.ray.wait(list(self.running), timeout=WAIT)
         else:
             time.sleep(WAIT)
         if not ready:
             self.waiting |= self.held
             self.held = {}
         for reference in ready:
-            self.settle(self.out.pop(reference), reference)
+            self.settle(self.running.pop(reference), reference)
 
     def settle(self, cell: Cell, reference: Any) -> None:
         """Enter the outcome of a cell into the report, or queue the cell again."""
         errors = self.ray.exceptions
         try:
             state, why = self.ray.get(reference)
-        except errors.RayTaskError as error:  # `attempt` lets no failure of a cell through
+        except errors.RayTaskError as error:  # `attempt_cell` catches the failures of cells
             raise VitreousError(
-                f"A worker of the cluster could not begin: {_last(error)} All machines need this "
-                f"version of Vitreous, and see {str(self.root)!r} at the same place."
+                f"A worker of the cluster could not begin: {_one_line(error)} All machines need "
+                f"this version of Vitreous, and see {str(self.root)!r} at the same place."
             ) from error
         except errors.RayError as error:  # the worker is gone, or its machine
             self.deaths[cell.key] += 1
-            if self.deaths[cell.key] <= DEATHS:
+            if self.deaths[cell.key] <= MAX_RESTARTS:
                 self.waiting[cell.key] = cell
                 return
             why = note_failure(
                 cell,
                 self.root,
-                f"Its worker died {self.deaths[cell.key]} times. {_last(error)}",
+                f"Its worker died {self.deaths[cell.key]} times. {_one_line(error)}",
                 str(error),
             )
             state = "failed"
@@ -323,13 +328,13 @@ class Dispatch:
 
     def stop(self) -> None:
         """Stop the workers; a training saves its state."""
-        for reference in self.out:
+        for reference in self.running:
             self.ray.cancel(reference)
-        if self.out:
-            self.ray.wait(list(self.out), num_returns=len(self.out), timeout=GRACE)
+        if self.running:
+            self.ray.wait(list(self.running), num_returns=len(self.running), timeout=GRACE)
 
 
-def _last(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """The cause of an error of Ray, in one line."""
     cause = getattr(error, "cause", None) or error
     return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"

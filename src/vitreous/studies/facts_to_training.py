@@ -1,10 +1,9 @@
-"""From facts to a training: facts become options of network, recipe and images.
+"""Convert the facts that a claim asks for into a training: its network, recipe and images.
 
-    realise({"model": "vit", "pool": "gap", "fraction": 0.1}, scale_named("small"), "tv:CIFAR10")
+    training_for({"model": "vit", "pool": "gap"}, scale_named("small"), "tv:CIFAR10")
 
-Only facts that weights depend on count; the checkpoint, the images that are measured and a second
-network do not, nor does a resolution without fine-tuning. A fact that a network cannot have is an
-error.
+Only facts that the weights depend on matter. The checkpoint, the measured images, a second network,
+and a resolution without fine-tuning are ignored. A fact that a network cannot have is an error.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from vitreous.studies.training import Images, Training
 
 Options = dict[str, Any]
 
-TENTH = 0.1
-"""Share of the images for fine-tuning; the others are for pre-training."""
+TUNING_SHARE = 0.1
+"""Share of the images used for fine-tuning; the others are for pre-training."""
 CIFAR_SIDE = 32
-"""Pixels a side of images to pre-train on, where the study's own have their usual size."""
+"""Side in pixels of the images of other data to pre-train on, if the study names no size."""
 TARGETS = {"mean": "colour", "small": "patch_colours", "full": "pixels"}
 ONLY_THE_HEAD = ("[!h]*",)
-"""Pattern of frozen parameters: all names of a ViT but those that begin as its head's do."""
+"""Pattern of the parameters to freeze: all of a ViT but its head, whose names begin with h."""
 
 
-def realise(
+def training_for(
     facts: Facts, scale: Scale, data: str = "", image: int | None = None, *, short: bool = False
 ) -> Training:
-    """Return the training of the network that has these facts.
+    """Return the training of the network with these facts.
 
     Parameters
     ----------
@@ -44,9 +43,9 @@ def realise(
         The study's images: a name that `vitreous.data.load` takes, or a task as `SYN-B`. Facts may
         name others.
     image
-        Their side in pixels, where it is not the scale's.
+        Their side in pixels (default: the scale's).
     short
-        Whether to end after the warm-up, with the very bits that the full training has then.
+        Whether to end after the warm-up, with the same bits as the full training has there.
     """
     facts = weight_facts(facts)
     check_possible(facts)
@@ -55,20 +54,20 @@ def realise(
     name = str(facts.get("data", data))
     images = replace(scale.images, name=TASKS.get(name, name), image=image or scale.images.image)
     images = replace(images, held_out=float(facts.get("held_out", 0.0)))
-    options = {**build.options, **_network(facts, build, images)}
+    options = {**build.options, **_network_options(facts, build, images)}
     build = extend_build(replace(build, options=options), facts)
     options = dict(build.options)
     if "pretrained" in facts or "tuned" in facts:
-        training = _tuned(facts, scale, build.name, options, images)
+        training = _fine_tuning(facts, scale, build.name, options, images)
     else:
-        training = _once(facts, scale, build.name, options, images)
+        training = _single_training(facts, scale, build.name, options, images)
         if facts.get("distilled"):
             training = replace(training, teacher=_teacher(facts, common, name, image))
     return replace(training, recipe=shortened(training.recipe)) if short else training
 
 
 def shortened(recipe: Recipe) -> Recipe:
-    """The recipe up to the end of its warm-up; a recipe in steps is not shortened."""
+    """The recipe cut after its warm-up; a recipe whose length is in steps is not shortened."""
     if recipe.steps is not None or recipe.warmup_steps is not None:
         return recipe
     if recipe.warmup < 1 or recipe.warmup != int(recipe.warmup):
@@ -79,33 +78,39 @@ def shortened(recipe: Recipe) -> Recipe:
     return recipe.but(epochs=int(recipe.warmup), warmup_extra=False, cooldown=0)
 
 
-def _network(facts: Facts, build: Build, images: Images) -> Options:
-    """Options of the network."""
-    plain = {"patch": "patch", "positions": "pos", "injection": "inject", "pool": "pool"}
-    made: Options = {option: facts[fact] for fact, option in plain.items() if fact in facts}
+def _network_options(facts: Facts, build: Build, images: Images) -> Options:
+    """Options of the network that follow from facts."""
+    renamed = {"patch": "patch", "positions": "pos", "injection": "inject", "pool": "pool"}
+    options: Options = {option: facts[fact] for fact, option in renamed.items() if fact in facts}
     if "skipless" in facts:
-        made["skipless"] = (facts["skipless"] - 1,)
+        options["skipless"] = (facts["skipless"] - 1,)
     if "distilled" in facts:
-        made["distilled"] = bool(facts["distilled"])
+        options["distilled"] = bool(facts["distilled"])
     if "heads" in facts or "head_dim" in facts:
-        made |= _heads(facts, build)
+        options |= _heads(facts, build)
     if "mixer" in facts:
-        made["mixer"] = facts["mixer"]
+        options["mixer"] = facts["mixer"]
         if facts["mixer"] == "mean":
-            made["learn_pattern"] = True
+            options["learn_pattern"] = True
     if "kernel" in facts:
-        made |= _kernel(facts, images.image, made.get("patch", build.options["patch"]))
-    return made | _convit(facts) | _alternet(facts, build)
+        options |= _kernel(facts, images.image, options.get("patch", build.options["patch"]))
+    return options | _convit(facts) | _alternet(facts, build)
 
 
 def _heads(facts: Facts, build: Build) -> Options:
-    """Half the depth, as in the papers' sweeps; without a `head_dim`, heads divide the width."""
+    """Options for other heads, with half the depth, as in the papers' sweeps.
+
+    Without a `head_dim`, the heads divide the width.
+    """
     heads = {fact: facts[fact] for fact in ("heads", "head_dim") if fact in facts}
     return {"depth": _default(build, "depth") // 2, **heads}
 
 
 def _kernel(facts: Facts, image: int | None, patch: int) -> Options:
-    """Attention in neighbourhoods; one that holds the grid from any token is global attention."""
+    """Options for attention within a neighbourhood of each token.
+
+    A neighbourhood that covers the grid from every token is the same as global attention.
+    """
     side = (image or 32) // patch
     kernel = side if facts["kernel"] >= 2 * side - 1 else facts["kernel"]
     if kernel % 2 == 0 and kernel != side:
@@ -117,31 +122,31 @@ def _kernel(facts: Facts, image: int | None, patch: int) -> Options:
 
 
 def _convit(facts: Facts) -> Options:
-    made: Options = dict(TABLE_3[facts["ablation"]]) if "ablation" in facts else {}
+    options: Options = dict(TABLE_3[facts["ablation"]]) if "ablation" in facts else {}
     if "gpsa" in facts:
-        made["gpsa"] = facts["gpsa"]
+        options["gpsa"] = facts["gpsa"]
     if "strength" in facts:
-        made["locality"] = facts["strength"]
+        options["locality"] = facts["strength"]
     if facts.get("psa"):
-        made["kind"] = "psa"
+        options["kind"] = "psa"
     if "cls" in facts:
-        made["class_at"] = {"inside": "start"}[facts["cls"]]
-    return made
+        options["class_at"] = {"inside": "start"}[facts["cls"]]
+    return options
 
 
 def _alternet(facts: Facts, build: Build) -> Options:
-    made: Options = {}
+    options: Options = {}
     if "msas" in facts:
-        made["msa"] = tuple(int(count) for count in str(facts["msas"]).split(","))
+        options["msa"] = tuple(int(count) for count in str(facts["msas"]).split(","))
     if "placement" in facts:
-        made["place"] = facts["placement"]
+        options["place"] = facts["placement"]
     if "order" in facts:
         rising = tuple(_default(build, "heads"))
         constant = (round(sum(rising) / len(rising)),) * len(rising)
-        made["heads"] = {"falling": rising[::-1], "constant": constant}[facts["order"]]
+        options["heads"] = {"falling": rising[::-1], "constant": constant}[facts["order"]]
     if "blur" in facts:
-        made |= {"smooth": "tanh", "smooth_place": facts["blur"]}
-    return made
+        options |= {"smooth": "tanh", "smooth_place": facts["blur"]}
+    return options
 
 
 def _default(build: Build, option: str) -> Any:
@@ -151,13 +156,15 @@ def _default(build: Build, option: str) -> Any:
     return getattr(SIZES[build.name.partition("_")[2]], option)
 
 
-def _once(facts: Facts, scale: Scale, name: str, options: Options, images: Images) -> Training:
-    """A single training."""
+def _single_training(
+    facts: Facts, scale: Scale, name: str, options: Options, images: Images
+) -> Training:
+    """The training of a network that is trained once, from random weights."""
     share = float(facts.get("fraction", 1.0))
-    recipe = lengthened(_recipe(facts, scale), scale.patience.get(images.name, 1.0))
+    recipe = lengthened(_recipe(facts, scale), scale.epoch_factors.get(images.name, 1.0))
     if facts.get("schedule") == "samples":
         recipe = lengthened(recipe, 1 / share, warmup=True)
-    recipe = _with_network(recipe, options)
+    recipe = _with_model_options(recipe, options)
     if facts.get("distilled"):
         recipe = recipe.but(objective="distil_hard")
     return Training(name, recipe, replace(images, fraction=share), int(facts.get("seed", 0)))
@@ -178,8 +185,10 @@ def _recipe(facts: Facts, scale: Scale) -> Recipe:
 
 
 def lengthened(recipe: Recipe, times: float, warmup: bool = False) -> Recipe:
-    """The recipe with so many times the epochs; with `warmup`, the warm-up and the time between
-    tests are longer in proportion."""
+    """The recipe with `times` as many epochs.
+
+    With `warmup`, the warm-up and the epochs between tests are scaled as well.
+    """
     if times == 1:
         return recipe
     changes: Options = {"epochs": max(1, round(recipe.epochs * times))}
@@ -191,7 +200,7 @@ def lengthened(recipe: Recipe, times: float, warmup: bool = False) -> Recipe:
     return recipe.but(**changes)
 
 
-def _with_network(recipe: Recipe, options: Options) -> Recipe:
+def _with_model_options(recipe: Recipe, options: Options) -> Recipe:
     return recipe.but(**{f"model.{name}": value for name, value in options.items()})
 
 
@@ -200,15 +209,20 @@ def _teacher(facts: Facts, scale: Scale, data: str, image: int | None) -> Traini
     shared = {
         name: facts[name] for name in ("fraction", "schedule", "data", "seed") if name in facts
     }
-    return realise({"model": "resnet", **shared}, scale, data, image)
+    return training_for({"model": "resnet", **shared}, scale, data, image)
 
 
-def _tuned(facts: Facts, scale: Scale, name: str, options: Options, images: Images) -> Training:
-    """A fine-tuning and the training it starts from: after pre-training with a new head on a tenth
-    of the images, otherwise with its own head on all images."""
-    seed, tuning = int(facts.get("seed", 0)), _with_network(scale.finetune, options)
+def _fine_tuning(
+    facts: Facts, scale: Scale, name: str, options: Options, images: Images
+) -> Training:
+    """A fine-tuning, with the training that it starts from.
+
+    A pre-trained network gets a new head and a tenth of the images. A network that is only tuned,
+    at another resolution for example, keeps its head and gets all images.
+    """
+    seed, tuning = int(facts.get("seed", 0)), _with_model_options(scale.finetune, options)
     if "pretrained" not in facts:
-        before = _once(facts, scale, name, options, images)
+        before = _single_training(facts, scale, name, options, images)
         larger = replace(images, image=facts.get("resolution", images.image))
         return Training(name, tuning.but(head="keep"), larger, seed, start=before)
     before = Training(
@@ -219,18 +233,19 @@ def _tuned(facts: Facts, scale: Scale, name: str, options: Options, images: Imag
     return Training(
         name,
         tuning.but(head=head, freeze=freeze),
-        replace(images, fraction=TENTH),
+        replace(images, fraction=TUNING_SHARE),
         seed,
         start=before,
     )
 
 
 def _pretraining(facts: Facts, scale: Scale, options: Options) -> Recipe:
-    """The recipe of pre-training: as many steps whatever the share of images, or fewer by facts.
+    """The recipe of pre-training.
 
-    With labels, the head has a hidden layer. With masked patches, images are not augmented.
+    Its number of steps does not depend on the share of images; the fact `steps` reduces it. With
+    labels, the head has a hidden layer. With masked patches, images are not augmented.
     """
-    recipe = _with_network(scale.recipe, options)
+    recipe = _with_model_options(scale.recipe, options)
     if facts["pretrained"] == "labels":
         recipe = recipe.but(**{"model.head": "tanh"})
     else:
@@ -246,9 +261,11 @@ def _pretraining(facts: Facts, scale: Scale, options: Options) -> Recipe:
     return lengthened(recipe, facts.get("steps", 1), warmup=True)
 
 
-def _beside(data: str, name: str) -> str:
-    """A task of the embedded world, or the data of that name beside the study's: with
-    `npz:data/cifar10`, tiny100 is `npz:data/tiny100`."""
+def _source_data(data: str, name: str) -> str:
+    """The data to pre-train on: a task of the embedded world, or a data set beside the study's own.
+
+    For a study of `npz:data/cifar10`, tiny100 is `npz:data/tiny100`.
+    """
     if name in TASKS:
         return TASKS[name]
     kind, colon, path = data.rpartition(":")
@@ -257,15 +274,18 @@ def _beside(data: str, name: str) -> str:
 
 
 def _pretraining_images(facts: Facts, images: Images) -> Images:
-    """The images of pre-training: those that are not for fine-tuning, or a share of them. A larger
-    share contains a smaller one, so that the two never overlap. With `source`, all of that data."""
+    """The images of pre-training: those not used for fine-tuning, or a share of them.
+
+    They are the complement of a share that contains the share for fine-tuning, so the two never
+    overlap. With the fact `source`, all images of that data.
+    """
     if "source" in facts:
         return replace(
             images,
-            name=_beside(images.name, str(facts["source"])),
+            name=_source_data(images.name, str(facts["source"])),
             image=images.image or CIFAR_SIDE,
             held_out=0.0,
         )
     return replace(
-        images, fraction=round(1 - (1 - TENTH) * facts.get("unlabelled", 1), 10), rest=True
+        images, fraction=round(1 - (1 - TUNING_SHARE) * facts.get("unlabelled", 1), 10), rest=True
     )

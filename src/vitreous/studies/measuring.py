@@ -1,8 +1,8 @@
-"""Results of trained networks for claims to read.
+"""Measure the results that claims read off trained networks.
 
 A result is measured by the probe or the analysis of its name, and saved in the folder of its
-evidence item. The index of the folder names a result after it has been saved, and a result that the
-index names is not measured again.
+evidence item. It is entered into the folder's index after it has been saved; a result in the index
+is not measured again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from vitreous.studies.training import Images, Training
 from vitreous.training.adapt import adapt
 
 TRAININGS, STUDY = "trainings", "study.json"
-PASS = 2560
-"""Test images of a probe's pass, unless a scale says otherwise: the number of Raghu et al. 2021."""
+PROBE_IMAGES = 2560
+"""Default number of test images of a probe, as in Raghu et al. 2021; scales can override it."""
 ALL_IMAGES = ("accuracy", "calibration")
-"""Probes of all test images."""
+"""Probes that run on all test images."""
 
 
 def evidence_folder(item: PlannedItem, root: Path) -> Path:
@@ -60,14 +60,14 @@ def evidence_folder(item: PlannedItem, root: Path) -> Path:
 
 
 def missing_results(item: PlannedItem, root: Path) -> list[str]:
-    """The results of an item that the index of its folder does not name, or that are damaged."""
+    """The results of an item that are not in the index of its folder, or are damaged."""
     home = evidence_folder(item, root)
     index = _index(home)
     sums = index.get("checksums", {})
     measured = index.get("results", {})
-    there = {name for name in measured if is_intact(home / f"{name}.json", sums.get(name))}
-    there |= index.get("left_out", {}).keys()
-    return [name for name in item.results if name not in there]
+    known = {name for name in measured if is_intact(home / f"{name}.json", sums.get(name))}
+    known |= index.get("left_out", {}).keys()
+    return [name for name in item.results if name not in known]
 
 
 def _index(home: Path) -> dict[str, Any]:
@@ -86,8 +86,10 @@ def measure_item(item: PlannedItem, root: Path, scale: Scale, device: str = "aut
 
 
 def measured_together(names: Sequence[str], scale: Scale) -> list[tuple[str, ...]]:
-    """Split results into those measured together: the record of the training, the probes of one
-    pass over as many images, and each analysis by itself."""
+    """Split results into groups that are measured together.
+
+    Probes with the same number of images share a pass; everything else is a group of its own.
+    """
     first = [name for name in ("identities", "training", "trajectory") if name in names]
     passes: dict[int | None, list[str]] = {}
     for name in names:
@@ -99,16 +101,16 @@ def measured_together(names: Sequence[str], scale: Scale) -> list[tuple[str, ...
 
 def _limit(name: str, scale: Scale) -> int | None:
     """Return the number of images of a probe's pass; None for all."""
-    return None if name in ALL_IMAGES else scale.counts.get(name, PASS)
+    return None if name in ALL_IMAGES else scale.image_counts.get(name, PROBE_IMAGES)
 
 
 def measure_group(
     item: PlannedItem, names: Sequence[str], root: Path, scale: Scale, device: str = "auto"
 ) -> None:
-    """Measure results of one group (see `groups`), save them, and enter them into the index."""
+    """Measure one group of `measured_together`, save the results, and enter them into the index."""
     began = perf_counter()
-    item = _named_as_before(item, _index(evidence_folder(item, root)))
-    inspection = _measured(item, names, root, scale, device)
+    item = _with_stored_names(item, _index(evidence_folder(item, root)))
+    inspection = _measure(item, names, root, scale, device)
     home = evidence_folder(item, root)
     for result in inspection.values():
         result.save(home)
@@ -145,9 +147,11 @@ def measure_group(
         write_json(home / INDEX, index)
 
 
-def _named_as_before(item: PlannedItem, index: Mapping[str, Any]) -> PlannedItem:
-    """The item with the names that its earlier results have, which an older version may have put
-    in other words: one folder has one name."""
+def _with_stored_names(item: PlannedItem, index: Mapping[str, Any]) -> PlannedItem:
+    """The item with the names of the results that its folder already has.
+
+    An older version may have described the same facts by another name, and a folder has one name.
+    """
     beside = item.beside
     if beside is not None:
         beside = replace(beside, called=index.get("other", beside.called))
@@ -156,7 +160,7 @@ def _named_as_before(item: PlannedItem, index: Mapping[str, Any]) -> PlannedItem
 
 @contextlib.contextmanager
 def _index_lock(home: Path, root: Path) -> Iterator[None]:
-    """Hold the lock of an index, waiting for another process that is writing it."""
+    """Hold the lock of an index; waits while another process writes it."""
     with contextlib.ExitStack() as stack:
         while True:
             try:
@@ -176,7 +180,7 @@ def _study(root: Path) -> dict[str, Any]:
         return {}
 
 
-def _measured(
+def _measure(
     item: PlannedItem, names: Sequence[str], root: Path, scale: Scale, device: str
 ) -> Inspection:
     """Measure the results of one group."""
@@ -194,29 +198,29 @@ def _measured(
     both = [each for each in (item, item.beside) if each is not None]
     models = {each.name: _model(each, root, test) for each in both}
     if names[0] in probes.names():
-        options = {name: scale.asks.get(name, {}) for name in names}
+        options = {name: scale.measurement_options.get(name, {}) for name in names}
         return inspect(models, test, options, limit=_limit(names[0], scale), device=device)
     (name,) = names
     splits = {
         "train": load_split(given, "train", side),
-        "test": _conflicting(item) if name == "cue_conflict" else test,
+        "test": _conflict_images(item) if name == "cue_conflict" else test,
     }
-    limit = scale.counts.get(name)
+    limit = scale.image_counts.get(name)
     parts = [
         analyse(models, splits, {name: options}, limit=limit, device=device)
         for options in _options(item, name, scale)
     ]
-    return _joined(name, parts)
+    return _join(name, parts)
 
 
 def _options(item: PlannedItem, name: str, scale: Scale) -> list[dict[str, Any]]:
-    """Options of an analysis; several, where it is run several times on one network."""
+    """The options of each run of an analysis on one network; usually there is one run."""
     model = str(item.facts["model"])
-    given = dict(scale.asks.get(name, {}))
+    given = dict(scale.measurement_options.get(name, {}))
     if name == "lesion":
         return [{"what": what} for what in given.get(model, ("units",))]
-    if name == "linear_probe" and model in scale.last and "size" not in item.facts:
-        given["positions"] = (scale.last[model],)
+    if name == "linear_probe" and model in scale.last_units and "size" not in item.facts:
+        given["positions"] = (scale.last_units[model],)
     if name == "similarity_to" and item.beside is not None:
         given["to"] = item.beside.name
     clean = item.facts.get("measured") == "clean" or item.facts.get("augment") == "none"
@@ -225,8 +229,8 @@ def _options(item: PlannedItem, name: str, scale: Scale) -> list[dict[str, Any]]
     return [given]
 
 
-def _joined(name: str, parts: Sequence[Inspection]) -> Inspection:
-    """One result from several with other options, without duplicate rows."""
+def _join(name: str, parts: Sequence[Inspection]) -> Inspection:
+    """Join the results of several runs of an analysis into one, without duplicate rows."""
     results = [each[name] for each in parts if name in each]
     if len(parts) == 1 or not results:
         return parts[0]
@@ -250,14 +254,17 @@ def _model(item: PlannedItem, root: Path, test: Dataset) -> nn.Module:
         return model
     larger = adapt(model, classes=len(test.classes), image=int(side), head="keep")
     if "embedding" in item.facts:
-        _displace(larger, model, str(item.facts["embedding"]))
+        _replace_positions(larger, model, str(item.facts["embedding"]))
     return larger
 
 
 @torch.no_grad()
-def _displace(larger: nn.Module, model: nn.Module, how: str) -> None:
-    """Replace interpolated positions: by the old ones in the order of tokens and zeros for the rest
-    ('truncated'), or by random ones ('random'). The class token keeps its own."""
+def _replace_positions(larger: nn.Module, model: nn.Module, how: str) -> None:
+    """Replace interpolated positions, except that of the class token.
+
+    'truncated' takes the old positions in the order of tokens, and zeros for the rest; 'random'
+    draws all of them.
+    """
     generator = torch.Generator().manual_seed(0)
     news = [each for each in larger.modules() if isinstance(each, Learned1d)]
     olds = [each for each in model.modules() if isinstance(each, Learned1d)]
@@ -273,8 +280,11 @@ def _displace(larger: nn.Module, model: nn.Module, how: str) -> None:
 
 @lru_cache(maxsize=2)
 def load_split(given: Images, split: str, side: int | None = None) -> Dataset:
-    """Load images of a training: its share of the training images ('train'), those that are held
-    out of them ('held_out'), or the test images ('test'). `side` is their size where it differs."""
+    """Load images of a training.
+
+    `split` is 'train' (its share of the training images), 'held_out' (those held out of them) or
+    'test'. `side` is the image size if it is not that of the training.
+    """
     image = side or given.image
     if split == "test":
         return load_images(given.name, split="test", size=given.test_size, image=image)
@@ -288,8 +298,8 @@ def load_split(given: Images, split: str, side: int | None = None) -> Dataset:
     return split_off(data, given.fraction)[0] if given.rest else fraction(data, given.fraction)
 
 
-def _conflicting(item: PlannedItem) -> Dataset:
-    """Test images whose cues disagree, where those of the training images agree."""
+def _conflict_images(item: PlannedItem) -> Dataset:
+    """Test images in which shape and texture disagree; they agree in the training images."""
     assert item.training is not None
     given = item.training.images
     return load_split(replace(given, name=given.name.replace("cues", "conflict")), "test")
@@ -298,8 +308,8 @@ def _conflicting(item: PlannedItem) -> Dataset:
 def training_result(run: Run, name: str) -> Result:
     """The record of a training in long form: one row for each number of each epoch."""
     epochs = list(run.records())
-    rows = [row for epoch in epochs for row in _rows(epoch)]
-    rows += list(_amounts(epochs))
+    rows = [row for epoch in epochs for row in _record_rows(epoch)]
+    rows += list(_training_amounts(epochs))
     blank = {"reading": "", "layer": -1, "head": -1}
     table = pd.DataFrame([{"model": name, **blank, **row} for row in rows])
     columns = (
@@ -323,10 +333,10 @@ def training_result(run: Run, name: str) -> Result:
     return Result("training", table, columns, about=about)
 
 
-def _amounts(epochs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _training_amounts(epochs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Steps so far, and the sum of their learning rates, after every epoch.
 
-    The rate of an epoch is the one it is recorded with, which is that of its last step.
+    The rate of an epoch is the recorded one, which is that of its last step.
     """
     steps, rate_sum = 0, 0.0
     for epoch in epochs:
@@ -339,8 +349,8 @@ def _amounts(epochs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"measure": measure, "epoch": epoch["epoch"], "value": value}
 
 
-def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The numbers of one epoch's record; some are nested by reading, layer and head."""
+def _record_rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows of the numbers in one epoch's record, which may be nested by reading, layer and head."""
     for name, value in epoch.items():
         if name in ("epoch", "step", "seconds"):
             continue
@@ -357,7 +367,7 @@ def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _numbered(value: Any) -> Iterator[tuple[int, Any]]:
-    """The entries of a list with their numbers; what is no list has the number -1."""
+    """Enumerate a list; a value that is not a list is yielded with the number -1."""
     yield from enumerate(value) if isinstance(value, list) else [(-1, value)]
 
 

@@ -1,11 +1,11 @@
-"""Evidence to take along: the results of a study and the records of its trainings, without weights.
+"""Pack a study into archives: its results and the records of its trainings, without weights.
 
     packed.json             what the archive is, and the SHA-256 of every file in it
     trainings.csv           accuracy, loss, minutes and throughput of every training
     study.json, exhibits/   as in the study's folder
     trainings/KEY           recipe, environment and metrics of a run, and no weights
 
-A study in a folder into which evidence was unpacked neither trains nor measures it again.
+A study that runs in a folder with unpacked evidence neither trains nor measures that again.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ TABLE = "trainings.csv"
 LIMIT = 16_000_000
 """Bytes of one archive."""
 OVERHEAD = 256
-"""Bytes that an archive takes for each file beside its content, generously."""
+"""Upper estimate of the bytes that an archive takes for each file besides its content."""
 COPY = "copy it anew"
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What was packed, and what was not."""
+    """The archives, the number of results and trainings in them, and what was left out."""
 
     archives: tuple[Path, ...]
     results: int
     trainings: int
     dropped: Mapping[str, str]
-    """What was left out, and why."""
+    """Why something was left out, by its name."""
 
 
 def pack_evidence(root: Path, out: Path, limit: int = LIMIT) -> Packed:
@@ -73,8 +73,8 @@ def pack_evidence(root: Path, out: Path, limit: int = LIMIT) -> Packed:
     """
     dropped: dict[str, str] = {}
     study = {STUDY: root / STUDY} if (root / STUDY).is_file() else {}
+    # The files of one unit go into the same archive: those shared with other units, and its own.
     units: list[tuple[dict[str, bytes], dict[str, bytes]]] = []
-    # what goes into one archive together: files that several archives need, and files of its own
     results = 0
     for home in sorted(path.parent for path in (root / EXHIBITS).glob(f"*/{INDEX}")):
         try:
@@ -95,8 +95,8 @@ def pack_evidence(root: Path, out: Path, limit: int = LIMIT) -> Packed:
             dropped[f"{TRAININGS}/{home.name}"] = "nothing recorded yet"
             continue
         runs.append(Run(home))
-        there = [home / name for name in RECORDS if (home / name).is_file()]
-        record = _contents(root, there)
+        files = [home / name for name in RECORDS if (home / name).is_file()]
+        record = _contents(root, files)
         for name in record:
             if name.endswith(ENVIRONMENT):
                 record[name] = _without_folders(root / name)
@@ -118,7 +118,7 @@ def _contents(root: Path, paths: Iterable[Path]) -> dict[str, bytes]:
 
 
 def _without_folders(environment: Path) -> bytes:
-    """The environment of a training whose command names files but not the folders of a machine."""
+    """The environment of a training, with the folders removed from the paths in its command."""
     known = read_json(environment)
     if "command" in known:
         known["command"] = re.sub(r"(?:/[^/\s]+)*/([^/\s]+)", r"\1", known["command"])
@@ -188,7 +188,7 @@ def _table(runs: Sequence[Run], root: Path) -> str:
 def _write_archives(
     units: Sequence[tuple[dict[str, bytes], dict[str, bytes]]], out: Path, limit: int
 ) -> tuple[Path, ...]:
-    """Write as few archives below the limit as there are when units are taken in order."""
+    """Write units to archives in their order, and begin a new archive when the limit is reached."""
     parts: list[dict[str, bytes]] = [{}]
     room = limit
     for shared, own in units:
@@ -224,7 +224,7 @@ def _write_archives(
 
 
 def _size(contents: Mapping[str, bytes]) -> int:
-    """Bytes that files take in an archive, generously: each is listed in three places."""
+    """Upper estimate of the bytes of files in an archive; each name is stored three times."""
     return sum(len(zlib.compress(c)) + 3 * len(n) + OVERHEAD for n, c in contents.items())
 
 
@@ -233,15 +233,14 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def _store(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """Add a file without the time of day, so that the same evidence is the same bytes."""
+    """Add a file without a time stamp, so that the same evidence gives the same bytes."""
     archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
 
 def unpack_evidence(archives: Sequence[Path], root: Path) -> int:
-    """Unpack archives of `pack_evidence` into a study's folder, new or old; the number of results
-    that were not there before.
+    """Unpack archives of `pack_evidence` into a study's folder; returns the number of new results.
 
-    Results that are there stay as they are, and so do trainings that still have their weights.
+    Intact results in the folder are kept, and so are trainings that have their weights.
     """
     added = 0
     for archive in archives:
@@ -263,7 +262,7 @@ def unpack_evidence(archives: Sequence[Path], root: Path) -> int:
 
 
 def _read_archive(path: Path) -> dict[str, bytes]:
-    """The files of an archive, checked against its own list."""
+    """The files of an archive by name, checked against the list of checksums in it."""
     try:
         with zipfile.ZipFile(path) as archive:
             contents = {name: archive.read(name) for name in archive.namelist()}
@@ -294,7 +293,7 @@ def _from_json(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def _restore_record(home: Path, name: str, content: bytes) -> None:
-    """A file of a training's record, unless the training is under way here."""
+    """Write a file of a training's record, unless this folder holds a training of its own."""
     if home.exists() and not (home / PACKED).exists():
         return
     with explain_write_errors(home):
@@ -304,14 +303,14 @@ def _restore_record(home: Path, name: str, content: bytes) -> None:
 
 
 def _restore_exhibit(home: Path, files: Mapping[str, bytes], archive: Path) -> int:
-    """Add the results that are not there; how many those were."""
+    """Add the results that are missing or damaged in a folder; returns their number."""
     index = _from_json(files[INDEX], archive)
     try:
         known = read_exhibit(home)
     except VitreousError:
         known = {**index, "results": {}, "checksums": {}, "left_out": {}, "seconds": {}}
-    there = {name for name in known["results"] if _intact(home, name, known)}
-    new = [name for name in index["results"] if name not in there and f"{name}.json" in files]
+    kept = {name for name in known["results"] if _intact(home, name, known)}
+    new = [name for name in index["results"] if name not in kept and f"{name}.json" in files]
     with explain_write_errors(home):
         home.mkdir(parents=True, exist_ok=True)
     for name in new:
@@ -320,8 +319,8 @@ def _restore_exhibit(home: Path, files: Mapping[str, bytes], archive: Path) -> i
             write_bytes(home / file["name"], files[file["name"]])
         write_bytes(home / f"{name}.json", files[f"{name}.json"])
     for part in ("results", "checksums", "seconds"):
-        wanted = {name: index[part][name] for name in new if name in index.get(part, {})}
-        known[part] = {n: v for n, v in known[part].items() if n in there} | wanted
+        added = {name: index[part][name] for name in new if name in index.get(part, {})}
+        known[part] = {name: v for name, v in known[part].items() if name in kept} | added
     known["left_out"] = index.get("left_out", {}) | known.get("left_out", {})
     write_json(home / INDEX, known)
     return len(new)

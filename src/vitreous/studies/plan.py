@@ -1,8 +1,8 @@
 """Which networks a study trains, and what it measures on each.
 
 A study is planned from its claims: each claim is evaluated on empty evidence, which records the
-results it needs. Facts become trainings. Everything that is measured on one training, at whatever
-checkpoint and for whichever claim, is one cell.
+results it needs. The facts of these results define the trainings. A training and everything that is
+measured on it, at any checkpoint and for any claim, is one cell.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from vitreous.claims.facts import (
     parse_facts,
 )
 from vitreous.errors import VitreousError
-from vitreous.studies.facts_to_training import realise
+from vitreous.studies.facts_to_training import training_for
 from vitreous.studies.scales import Scale
 from vitreous.studies.training import Training
 
-EARLY = {"start", "warmup"}
-"""Checkpoints for which a training can end after its warm-up."""
+UP_TO_WARMUP = {"start", "warmup"}
+"""Checkpoints that need no training beyond the warm-up."""
 NO_CONTROL = frozenset(
     {"training", "trajectory", "hessian", "landscape", "corruption", "adversarial", "similarity_to"}
 )
 """Results without an untrained control: those that describe the course of training, and those about
 the loss or the robustness of a classifier, which a network at chance does not have."""
-CHANCE = frozenset({"accuracy", "calibration"})
+AT_CHANCE = frozenset({"accuracy", "calibration"})
 """Results that an untrained network has at chance level. They need no control of their own, but are
 measured along with other controls."""
-ANY_NUMBER = 10
-"""Classes of images that are not counted: fewer than many."""
+FEW_CLASSES = 10
+"""Number of classes assumed for images whose classes are not counted."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class PlannedItem:
     beside: PlannedItem | None = None
     """The second network, where two are measured together."""
     called: str = ""
-    """Its name in results, where that is not its facts."""
+    """Its name in results (default: its facts as text)."""
 
     @property
     def checkpoint(self) -> str:
@@ -73,7 +73,7 @@ class PlannedItem:
 
 @dataclass(frozen=True)
 class Cell:
-    """The work of one process: a training and all that is measured on it, or what is measured on
+    """The unit of work of a process: a training and all measurements on it, or the measurements on
     two trainings together."""
 
     key: str
@@ -99,11 +99,11 @@ def plan(
     data: str,
     seeds: Sequence[int],
     image: int | None = None,
-    classes: int = ANY_NUMBER,
+    classes: int = FEW_CLASSES,
 ) -> list[Cell]:
     """Plan the cells of these claims, each after those that it follows.
 
-    `classes` is the number of classes of `data`, on which it depends what claims read.
+    `classes` is the number of classes of `data`; what claims read depends on it.
     """
     thresholds = scale.thresholds(data, classes)
     books = tuple(book.paper.key for book in claims.every_book())
@@ -118,32 +118,35 @@ def plan(
                 )
                 entry["results"][need.result] = entry["claims"][claim.id] = None
     _add_controls(wanted)
-    early = _early([entry["facts"] for entry in wanted.values()])
+    early = _end_after_warmup([entry["facts"] for entry in wanted.values()])
 
     def item(facts: Facts, results: Iterable[str] = ()) -> PlannedItem:
         if facts["model"] == "identities":
             return PlannedItem(facts, tuple(sorted(results)), None)
-        training = realise(facts, scale, data, image, short=_network(facts) in early)
+        training = training_for(facts, scale, data, image, short=_network_text(facts) in early)
         standard = {**facts, "data": "" if facts["data"] == data else facts["data"], "seed": 0}
-        if scale.keep_epochs and _network(standard) in _with_trajectory(thresholds, books):
+        if scale.keep_epochs and _network_text(standard) in _with_trajectory(thresholds, books):
             training = replace(training, recipe=training.recipe.but(keep="epochs"))
-        beside = item(_other(facts)) if "beside" in facts else None
+        beside = item(_second_network(facts)) if "beside" in facts else None
         return PlannedItem(facts, tuple(sorted(results)), training, beside)
 
     cells: dict[str, Cell] = {}
     for entry in wanted.values():
-        _enter(cells, item(entry["facts"], entry["results"]), tuple(entry["claims"]))
+        _add_item(cells, item(entry["facts"], entry["results"]), tuple(entry["claims"]))
     return _ordered(cells)
 
 
 def _add_controls(wanted: dict[str, dict[str, Any]]) -> None:
-    """Add the untrained control of every network that is measured at the end of its training: the
-    same results at its start. What a network shows before training is no effect of training."""
+    """Add the untrained control of every network that is measured at the end of its training.
+
+    The control is the same results before training: what they show as well is no effect of
+    training.
+    """
     for entry in list(wanted.values()):
         facts, results = entry["facts"], set(entry["results"]) - NO_CONTROL
         trained_twice = "pretrained" in facts or "tuned" in facts
         other_weights = facts["model"] == "identities" or any(each in facts for each in MEASURING)
-        if trained_twice or other_weights or not results - CHANCE:
+        if trained_twice or other_weights or not results - AT_CHANCE:
             continue
         more = {name: value for name, value in facts.items() if name != "model"}
         start = check_facts(facts["model"], more | {"checkpoint": "start"})
@@ -155,26 +158,26 @@ def _add_controls(wanted: dict[str, dict[str, Any]]) -> None:
 
 
 def _data(facts: Facts, claim: Claim, scale: Scale, data: str) -> str:
-    """Small versions run on the task that a claim names, everything else on the study's images."""
+    """The data of a result: a small version runs on the task of its claim, others on `data`."""
     return str(facts.get("data") or (claim.task if scale.name == "sanity" and claim.task else data))
 
 
-def _early(every: Sequence[Facts]) -> set[str]:
-    """The networks of which nothing after the warm-up is measured."""
-    late = {_network(facts) for facts in every if facts.get("checkpoint") not in EARLY}
+def _end_after_warmup(every: Sequence[Facts]) -> set[str]:
+    """The networks that are measured up to the warm-up only, so their training can end there."""
+    late = {_network_text(facts) for facts in every if facts.get("checkpoint") not in UP_TO_WARMUP}
     for facts in every:
         if "beside" in facts:
-            late |= {_network(facts), _network(_other(facts))}
-    return {_network(facts) for facts in every} - late
+            late |= {_network_text(facts), _network_text(_second_network(facts))}
+    return {_network_text(facts) for facts in every} - late
 
 
-def _network(facts: Facts) -> str:
-    """The facts that do not belong to measuring, as text."""
+def _network_text(facts: Facts) -> str:
+    """The facts that identify a network, without those of measuring it, as text."""
     return describe_facts({name: value for name, value in facts.items() if name not in MEASURING})
 
 
-def _other(facts: Facts) -> dict[str, Any]:
-    """The facts of the network beside it: on the same images; its seed counts from this one's."""
+def _second_network(facts: Facts) -> dict[str, Any]:
+    """The facts of the second network: the same images, and a seed relative to the first's."""
     given = parse_facts(str(facts["beside"]))
     seed = int(facts["seed"]) + int(given.pop("seed", 0))
     return {**check_facts(given.pop("model"), given), "data": facts["data"], "seed": seed}
@@ -182,43 +185,46 @@ def _other(facts: Facts) -> dict[str, Any]:
 
 @cache
 def _with_trajectory(thresholds: Thresholds, books: tuple[str, ...]) -> frozenset[str]:
-    """The networks whose trajectory any claim reads, also one outside of the study, so that a
-    training is the same one in all studies. `books` are the keys of those in use, on which the
-    answer depends."""
+    """The networks whose trajectory any claim reads.
+
+    Claims outside of the study count, so that a training is the same in all studies. `books` are
+    the keys of the books in use; they only make the cache distinguish them.
+    """
     networks = set()
     for claim in claims.every_claim():
-        with suppress(CheckFailed):  # a study of that claim says so; others go on without it
+        with suppress(CheckFailed):  # reported by studies of that claim; others ignore it
             for need in claim.needs(thresholds):
                 if need.result == "trajectory":
                     facts = [{**need.facts, "data": task, "seed": 0} for task in ("", claim.task)]
-                    networks |= {_network(each) for each in facts}
+                    networks |= {_network_text(each) for each in facts}
     return frozenset(networks)
 
 
-def _enter(cells: dict[str, Cell], item: PlannedItem, ids: tuple[str, ...]) -> None:
+def _add_item(cells: dict[str, Cell], item: PlannedItem, ids: tuple[str, ...]) -> None:
     """Add an item to the cell of its training, or of its pair, with the cells that it follows."""
     training, other = item.training, item.beside
     if other is not None:
         assert training is not None
         assert other.training is not None
         for each in (replace(item, results=(), beside=None), other):
-            _enter(cells, each, ids)
-        _add(cells, Cell(f"{training.key}+{other.training.key}", None, (item,), ids))
+            _add_item(cells, each, ids)
+        _merge_cell(cells, Cell(f"{training.key}+{other.training.key}", None, (item,), ids))
         return
     for before in training.follows if training else ():
-        _enter(cells, PlannedItem(item.facts, (), before), ids)
+        _add_item(cells, PlannedItem(item.facts, (), before), ids)
     key = training.key if training else "identities"
-    _add(cells, Cell(key, training, (item,) if item.results else (), ids))
+    _merge_cell(cells, Cell(key, training, (item,) if item.results else (), ids))
 
 
-def _add(cells: dict[str, Cell], cell: Cell) -> None:
-    had = cells.get(cell.key, Cell(cell.key, cell.training))
-    serves = tuple(dict.fromkeys((*had.serves, *cell.serves)))
-    cells[cell.key] = replace(had, items=(*had.items, *cell.items), serves=serves)
+def _merge_cell(cells: dict[str, Cell], cell: Cell) -> None:
+    """Add the items and claims of a cell to the planned cell with the same key."""
+    known = cells.get(cell.key, Cell(cell.key, cell.training))
+    serves = tuple(dict.fromkeys((*known.serves, *cell.serves)))
+    cells[cell.key] = replace(known, items=(*known.items, *cell.items), serves=serves)
 
 
 def _ordered(cells: dict[str, Cell]) -> list[Cell]:
-    """Sort cells so that each comes after those it follows, otherwise as they came."""
+    """Sort cells so that each comes after those it follows, and keep their order otherwise."""
     done: dict[str, Cell] = {}
 
     def add(key: str, waiting: tuple[str, ...]) -> None:

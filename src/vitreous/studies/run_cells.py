@@ -41,7 +41,7 @@ from vitreous.studies.cell_records import (
     forget_failure,
     lock_path,
     note_failure,
-    noted_failure,
+    read_failure,
     try_lock,
 )
 from vitreous.studies.measuring import (
@@ -59,7 +59,7 @@ from vitreous.training.loop import train
 from vitreous.training.seeds import train_seeds
 
 WAIT = 0.5
-"""Seconds before a cell that another process holds is tried again."""
+"""Seconds to wait before retrying the cells that other processes hold."""
 
 
 @dataclass
@@ -74,10 +74,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Limits:
-    """Until when cells are run, and whether seeds are trained together."""
+    """The deadline of a run with the estimates to keep it, and whether seeds are stacked."""
 
     deadline: float = inf
-    """In seconds, as `time.time` counts them; a cell that would end later is not started."""
+    """A value of `time.time()`; a cell that would end later is not started."""
     training: Mapping[str, float] = field(default_factory=dict)
     """Estimated seconds of training of each cell, by key."""
     measuring: Mapping[str, float] = field(default_factory=dict)
@@ -97,14 +97,15 @@ class Limits:
 
 NO_LIMITS = Limits()
 STACK = 8
-"""Most seeds that are trained in one step."""
+"""Maximum number of seeds that are trained in one step."""
 PACKED = "packed.json"
 """Marks the folder of a training whose results were unpacked, and whose weights are elsewhere."""
 OnState = Callable[[Cell, str], None]
 """Called with a cell and its state: 'begun', 'done', 'failed', 'left'."""
 State = Literal["done", "failed", "held", "lost", "left"]
-"""The outcome of an attempt. Held: another process runs it, or a cell that it follows is not done.
-Lost: it failed, and the GPU takes no more work from this process. Left: too little time."""
+"""The outcome of an attempt. held: another process runs it, or a cell that it follows is not done.
+lost: it failed, and this process can no longer use the GPU. left: it would end after the
+deadline."""
 
 
 def ignore_state(cell: Cell, state: str) -> None:
@@ -131,8 +132,11 @@ def unfinished_cells(cells: Sequence[Cell], root: Path) -> list[Cell]:
 
 
 def is_trained(key: str, root: Path) -> bool:
-    """Whether a training is complete and intact: the last line of its record, which is written
-    after the final weights, is there. Training again restores what was lost."""
+    """Whether a training is complete and intact.
+
+    It is if the final weights are intact and the last line of its record, written after them, is
+    there. Otherwise training again restores what was lost.
+    """
     run = Run(root / TRAININGS / key)
     try:
         stat = run.weights()[0].stat()
@@ -161,8 +165,8 @@ def run_cells(
 
 
 def retry_order(cells: Sequence[Cell], root: Path) -> list[Cell]:
-    """Put cells that failed before behind the others, and forget why they failed."""
-    ordered = sorted(cells, key=lambda cell: noted_failure(cell, root) != "")
+    """Move cells that failed before behind the others, and delete the records of their failures."""
+    ordered = sorted(cells, key=lambda cell: read_failure(cell, root) != "")
     for cell in cells:
         forget_failure(cell, root)
     return ordered
@@ -217,7 +221,7 @@ def _peers(cell: Cell, cells: Sequence[Cell], root: Path) -> list[Cell]:
         and each.training is not None
         and replace(each.training, seed=0) == alone
         and not (is_trained(each.training.key, root) or is_packed(each.training.key, root))
-        and not noted_failure(each, root)
+        and not read_failure(each, root)
     ][: STACK - 1]
 
 
@@ -228,7 +232,7 @@ def failed_dependency(cell: Cell, report: Report) -> str:
 
 
 def enter_outcome(report: Report, cell: Cell, state: State, why: str, on_state: OnState) -> None:
-    """Enter the outcome of a cell into the report, and call back."""
+    """Enter the outcome of a cell into the report, and call `on_state`."""
     if state == "left":
         report.left.append(cell.key)
     elif state == "done":
@@ -247,23 +251,23 @@ def attempt_cell(
     peers: Sequence[Cell] = (),
     limits: Limits = NO_LIMITS,
 ) -> tuple[State, str]:
-    """Run a cell, unless another process runs it, has finished it, or noted that it fails.
+    """Run a cell, unless another process runs it, has finished it, or has recorded its failure.
 
     The trainings of `peers` differ from the cell's in the seed alone, and share its steps.
     Returns the outcome, and the reason of a failure.
     """
-    with try_lock(lock_path(cell, root)) as mine:
-        if not mine:
+    with try_lock(lock_path(cell, root)) as has_lock:
+        if not has_lock:
             return "held", ""
         try:
             if is_finished(cell, root):
                 forget_failure(cell, root)
                 return "done", ""
             if lost := [key for key in cell.follows if is_packed(key, root)]:
-                return "failed", note_failure(cell, root, _no_weights(lost[0], root))
+                return "failed", note_failure(cell, root, _no_weights_text(lost[0], root))
             if not all(is_trained(key, root) for key in cell.follows):
                 return "held", ""
-            if why := noted_failure(cell, root):
+            if why := read_failure(cell, root):
                 return "failed", why
             if not limits.allow(cell, peers):
                 return "left", ""
@@ -280,7 +284,7 @@ def attempt_cell(
     return "done", ""
 
 
-def _no_weights(key: str, root: Path) -> str:
+def _no_weights_text(key: str, root: Path) -> str:
     return (
         f"The weights of training {key} were left behind when its results were packed; delete "
         f"{str(root / TRAININGS / key)!r} to train it again."
@@ -293,7 +297,7 @@ def do_cell(cell: Cell, root: Path, scale: Scale, device: str = "auto") -> None:
         if _checkpoint_lost(cell, root):
             shutil.rmtree(root / TRAININGS / cell.training.key)
         if is_packed(cell.training.key, root):
-            raise VitreousError(_no_weights(cell.training.key, root))
+            raise VitreousError(_no_weights_text(cell.training.key, root))
         if not is_trained(cell.training.key, root):
             with reproducible(cell.training.seed):
                 _train(cell.training, root, device)
@@ -304,8 +308,10 @@ def do_cell(cell: Cell, root: Path, scale: Scale, device: str = "auto") -> None:
 
 
 def _checkpoint_lost(cell: Cell, root: Path) -> bool:
-    """Whether a finished training lacks a checkpoint that is to be measured, so that it has to be
-    trained again. Final weights are restored without that."""
+    """Whether a finished training lacks a checkpoint that has to be measured.
+
+    It has to be trained again then. Lost final weights are restored without that.
+    """
     assert cell.training is not None
     if not is_trained(cell.training.key, root):
         return False
@@ -337,8 +343,8 @@ def _train(training: Training, root: Path, device: str) -> None:
     model: nn.Module | str = training.model
     recipe = training.recipe
     if training.start is not None:
-        begun = trained_model(training.start, root)
-        model = adapt(begun, classes=len(data.classes), image=data.image, head=recipe.head)
+        start = trained_model(training.start, root)
+        model = adapt(start, classes=len(data.classes), image=data.image, head=recipe.head)
         recipe = recipe.but(head="keep")
     train(
         model,
@@ -354,7 +360,7 @@ def _train(training: Training, root: Path, device: str) -> None:
 
 
 def _train_stacked(cells: Sequence[Cell], root: Path, device: str) -> None:
-    """Train the seeds of one configuration in one step, without those that others train."""
+    """Train the seeds of one configuration in one step, except those that other processes train."""
     with contextlib.ExitStack() as stack:
         first, *others = cells
         free = [each for each in others if stack.enter_context(try_lock(lock_path(each, root)))]

@@ -23,7 +23,7 @@ from vitreous.studies import alternet_search, executors, run_cells
 from vitreous.studies.dry_run import cell_title, format_seconds, print_forecast
 from vitreous.studies.estimates import count_classes, estimate_times
 from vitreous.studies.measuring import STUDY
-from vitreous.studies.plan import ANY_NUMBER, Cell, plan
+from vitreous.studies.plan import FEW_CLASSES, Cell, plan
 from vitreous.studies.run_cells import Limits, OnState, Report
 from vitreous.studies.scales import scale_named
 
@@ -91,7 +91,7 @@ def conduct_study(
         search = alternet_search.BuildUp(size, data, range(seeds), out, image)
         if dry_run:
             print_forecast(search.upcoming(), out, device, workers, console)
-            console.print(search.prospect(), highlight=False)
+            console.print(search.remaining_text(), highlight=False)
         else:
             search.report(search.follow(run), console)
         return [], []
@@ -105,7 +105,7 @@ def conduct_study(
 
 
 def _check_arguments(seeds: int, workers: int, executor: Executor, address: str | None) -> None:
-    """Refuse what no study can be run with."""
+    """Raise for arguments that no study can be run with."""
     if seeds < 1 or workers < 1:
         raise VitreousError(
             f"A study takes at least one seed and one worker, and not {seeds} and {workers}."
@@ -118,14 +118,14 @@ def _check_arguments(seeds: int, workers: int, executor: Executor, address: str 
 
 
 def _classes(data: str, scale: str, dry_run: bool) -> int:
-    """The number of classes of the study's images, where findings depend on it."""
+    """The number of classes of the study's images, which decides what claims read."""
     if scale == "sanity" or data.startswith("world:"):
-        return ANY_NUMBER
+        return FEW_CLASSES
     try:
         return count_classes(data)
     except VitreousError:
-        if dry_run:  # which says so itself, below its table
-            return ANY_NUMBER
+        if dry_run:  # the forecast prints this error below its table
+            return FEW_CLASSES
         raise
 
 
@@ -141,7 +141,7 @@ def _print_failures(report: Report, out: Path, console: Console) -> None:
 
 
 def _limits(cells: Sequence[Cell], out: Path, device: str, deadline: float, stack: bool) -> Limits:
-    """The limits of a run; only a deadline takes estimates, which cost some seconds."""
+    """The limits of a run; only with a deadline are times estimated, which takes seconds."""
     if deadline == inf:
         return Limits(stack=stack)
     times = estimate_times(run_cells.unfinished_cells(cells, out), out, device, stack)
@@ -150,8 +150,10 @@ def _limits(cells: Sequence[Cell], out: Path, device: str, deadline: float, stac
 
 
 def check_settings(out: Path, settings: dict[str, object]) -> None:
-    """Write the settings that all studies in a folder share, or check that they are these: results
-    that cannot be compared do not meet in one folder."""
+    """Write the settings that all studies in a folder share, or raise if it has other ones.
+
+    So a folder never mixes results that cannot be compared.
+    """
     with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     known = _written_settings(out, settings)

@@ -1,9 +1,9 @@
-"""The size of a study: which networks, how they are trained, on how many images, how measured.
+"""The scale of a study: its networks, their training, the number of images, and the measurements.
 
-A claim speaks of a ViT; a scale says which. `sanity` is for two cores and images that the package
-draws itself, `small` for CIFAR-like images on one GPU; `reproduction` is the same with the papers'
-recipe, and `paper` has the papers' networks, too. Within a scale all networks are trained alike, so
-that two of them differ in nothing but their facts.
+A claim names a ViT; the scale says which one. `sanity` is for two cores and generated images,
+`small` for CIFAR-like images on one GPU; `reproduction` is the same with the papers' recipe, and
+`paper` has the papers' networks as well. Within a scale all networks are trained alike, so that two
+of them differ only in their facts.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ TASKS = {
     "SYN-D": "world:syn-d",
     "SYN-E": "world:syn-e",
 }
-"""The tasks of small versions by the names that `vitreous.data.load` takes. SYN-A is learned where
-shape and texture agree, because a claim is about which of them decides where they do not. SYN-B has
-four motifs on faint noise: with eight in strong noise, transformers stay at chance for as long as
-two cores can train them, and a network at chance is no evidence."""
+"""Names for `vitreous.data.load` of the tasks of small versions. The training images of SYN-A have
+shapes and textures that agree, because a claim is about which of them decides when they disagree.
+SYN-B has four motifs in faint noise: with eight in strong noise, transformers stay at chance for as
+long as two cores can train them, and a network at chance is no evidence."""
 
 
 @dataclass(frozen=True)
@@ -47,34 +47,34 @@ class Build:
 
 @dataclass(frozen=True)
 class Scale:
-    """What a study is made with."""
+    """The networks, recipes, images and measurements of a study."""
 
     name: str
     builds: Mapping[str, Mapping[str, Build]]
-    """By model, then by size: '' for its own, 's' and 'wide'."""
+    """By model, then by size: '' (standard), 's' or 'wide'."""
     recipe: Recipe
     images: Images
-    """How many, and their side; the name is the study's."""
+    """Their number and side; the name is the study's."""
     plain: Augment
-    """What is left of augmentation where there is to be none."""
+    """The augmentation of trainings without augmentation (`augment=none`)."""
     finetune: Recipe
     sgd: Mapping[str, Any]
-    """What changes in the recipe where SGD takes the place of its optimiser."""
-    asks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of each probe and analysis, by name; of `lesion` by model, one run for each."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """Images that each is asked on, where it is not as many as it takes by itself."""
-    patience: Mapping[str, float] = field(default_factory=dict)
-    """By name of the images: how many times as long all networks are trained on them."""
-    last: Mapping[str, str] = field(default_factory=dict)
-    """By model: the last unit before the head, whose positions `linear_probe` probes one by one."""
+    """Changes to the recipe of trainings with SGD (`optimiser=sgd`)."""
+    measurement_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of each probe and analysis, by name; for `lesion`, what to take out of each model."""
+    image_counts: Mapping[str, int] = field(default_factory=dict)
+    """Number of images of each probe and analysis (default: its own default)."""
+    epoch_factors: Mapping[str, float] = field(default_factory=dict)
+    """Factor by which trainings on some images are longer, by the name of the images."""
+    last_units: Mapping[str, str] = field(default_factory=dict)
+    """The last unit before the head, by model; `linear_probe` probes its positions one by one."""
     keep_epochs: bool = True
-    """Whether the weights of every epoch are kept of networks whose trajectory a claim reads."""
+    """Whether to keep the weights of every epoch of networks whose trajectory a claim reads."""
     books: tuple[str, ...] = ()
-    """Books that were given by name, which every worker has to read."""
+    """Names of the books given with `--book`, which every worker has to read."""
 
     def build(self, model: str, size: str = "") -> Build:
-        """Of this model and size, unless there is none."""
+        """The network of a model word and size; raises if the scale has none."""
         if model not in MODELS:
             raise UnknownName("model among the facts", model, MODELS)
         if model not in self.builds:
@@ -90,7 +90,7 @@ class Scale:
         return self.builds[model][size]
 
     def thresholds(self, data: str, classes: int) -> Thresholds:
-        """By which thresholds claims are judged on images of so many classes."""
+        """The thresholds by which claims are judged on `data` with this number of classes."""
         return "sanity" if self.name == "sanity" or data in TASKS else scale_for(data, classes)
 
 
@@ -100,11 +100,11 @@ LESIONS = {
     "convit": ("gates", "positions", "attention"),
     "deit": ("positions",),
 }
-"""What claims take out of which model."""
+"""The lesions that claims read, by model."""
 
 
-def _sized(own: Build, s: Build, wide: Build | None = None) -> dict[str, Build]:
-    return {"": own, "s": s} | ({} if wide is None else {"wide": wide})
+def _sized(standard: Build, s: Build, wide: Build | None = None) -> dict[str, Build]:
+    return {"": standard, "s": s} | ({} if wide is None else {"wide": wide})
 
 
 def _tokens(depth: int, width: int, heads: int, **more: Any) -> Build:
@@ -149,7 +149,7 @@ SANITY = Scale(
         augment=Augment(crop="none", flip=0.0),
     ),
     sgd={"optimiser": "sgd", "lr": 0.05, "weight_decay": 5e-4},
-    asks={
+    measurement_options={
         "hessian": {"recipe": "sanity"},
         "landscape": {"recipe": "sanity", "points": 21, "stream": "augmented"},
         "corruption": {"severities": (1, 3, 5)},
@@ -159,7 +159,7 @@ SANITY = Scale(
         "occlusion": {"grids": (2, 4), "shares": (0.25, 0.5, 0.75)},
         "lesion": LESIONS,
     },
-    counts={
+    image_counts={
         "hessian": 128,
         "landscape": 128,
         "erf": 16,
@@ -167,15 +167,15 @@ SANITY = Scale(
         "adversarial": 64,
         "occlusion": 256,
     },
-    patience={
+    epoch_factors={
         TASKS["SYN-C"]: 2.5
-    },  # a ViT at a place it has to learn sees nothing for the first dozen epochs
-    last={"vit": "blocks.3.mlp", "resnet": "stages.2.1.convs"},
+    },  # a ViT that has to learn positions stays at chance for the first dozen epochs
+    last_units={"vit": "blocks.3.mlp", "resnet": "stages.2.1.convs"},
 )
 
 STAGES = {"stages": (2, 3, 4, 5)}
 """Stages of AlterNet, with room for two attention blocks in each of the last two."""
-ASKS: dict[str, Mapping[str, Any]] = {
+MEASUREMENT_OPTIONS: dict[str, Mapping[str, Any]] = {
     "hessian": {"recipe": "fast"},
     "landscape": {"recipe": "fast", "points": 21, "stream": "augmented"},
     "corruption": {"severities": (1, 2, 3, 4, 5)},
@@ -185,7 +185,7 @@ ASKS: dict[str, Mapping[str, Any]] = {
     "occlusion": {"grids": (4, 8, 16)},
     "lesion": LESIONS,
 }
-COUNTS = {
+IMAGE_COUNTS = {
     "hessian": 1600, "landscape": 2048, "erf": 64, "corruption": 10_000, "adversarial": 1024,
     "occlusion": 2048, "band_noise": 2048, "lesion": 10_000, "linear_probe": 10_000,
 }  # fmt: skip
@@ -221,9 +221,9 @@ SMALL = Scale(
     plain=named("hdv_noaug").augment,
     finetune=vit_finetune(steps=1000).but(name="small_finetune", augment=Augment()),
     sgd={"optimiser": "sgd", "lr": 0.1, "weight_decay": 5e-4},
-    asks=ASKS,
-    counts=COUNTS | {"hessian": 512, "landscape": 1024, "corruption": 1000},
-    last={"vit": "blocks.11.mlp", "resnet": "layer4.1"},
+    measurement_options=MEASUREMENT_OPTIONS,
+    image_counts=IMAGE_COUNTS | {"hessian": 512, "landscape": 1024, "corruption": 1000},
+    last_units={"vit": "blocks.11.mlp", "resnet": "layer4.1"},
 )
 
 NO_BIAS: dict[str, Any] = {"qkv_bias": False}
@@ -260,13 +260,13 @@ PAPER = Scale(
     plain=named("hdv_noaug").augment,
     finetune=vit_finetune().but(name="paper_finetune", augment=Augment()),
     sgd={"optimiser": "sgd", "lr": 0.1, "weight_decay": 5e-4},
-    asks=ASKS
+    measurement_options=MEASUREMENT_OPTIONS
     | {
         "hessian": {"recipe": "hdv_cifar"},
         "landscape": {"recipe": "hdv_cifar", "points": 21, "stream": "augmented"},
     },
-    counts=COUNTS,
-    last={"vit": "blocks.11.mlp", "resnet": "layer4.2"},
+    image_counts=IMAGE_COUNTS,
+    last_units={"vit": "blocks.11.mlp", "resnet": "layer4.2"},
 )
 
 LIKE_CONVIT = {"name": "convit", "batch": 256, "lr": 1e-3, "test_every": 5}
@@ -288,8 +288,8 @@ REPRODUCTION = replace(
         "deit": _with_recipe(LIKE_CONVIT, SMALL.builds["deit"]),
     },
     recipe=named("hdv_cifar").but(test_every=5),
-    asks=PAPER.asks,
-    counts={**SMALL.counts, "hessian": 640, "corruption": 1000},
+    measurement_options=PAPER.measurement_options,
+    image_counts={**SMALL.image_counts, "hessian": 640, "corruption": 1000},
     keep_epochs=False,
 )
 """The networks of `small` with Park and Kim's recipe as published (5 + 300 epochs at batch 96), and
@@ -300,14 +300,14 @@ SCALES = {scale.name: scale for scale in (SANITY, SMALL, PAPER, REPRODUCTION)}
 
 
 def scale_named(name: str) -> Scale:
-    """`sanity`, `small`, `paper` or `reproduction`, with the networks of all books in use."""
+    """The scale of that name, with the networks of all books in use."""
     if name not in SCALES:
         raise UnknownName("scale", name, SCALES, f"Scales are {', '.join(SCALES)}.")
     return _add_networks(SCALES[name])
 
 
 def _add_networks(scale: Scale) -> Scale:
-    """The scale with the networks that books in use bring for their own model words."""
+    """The scale with the networks that the books in use define for their model words."""
     added: dict[str, Mapping[str, Build]] = {}
     for book in every_book():
         for model, new in book.extensions.networks.get(scale.name, {}).items():

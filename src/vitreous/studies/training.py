@@ -1,7 +1,7 @@
-"""A training as a study plans it: everything that its weights depend on, and nothing else.
+"""A planned training: everything that its weights depend on, and nothing else.
 
 Its key is a hash of that, so a training that two studies need has one folder and is done once. A
-training may start from the weights of another, or have another as its teacher; those come first.
+training may start from the weights of another one, or have it as its teacher; that one comes first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Images:
     fraction: float = 1.0
     """Share of each class that is trained on."""
     rest: bool = False
-    """Whether it is trained on the other images: those that are not in that share."""
+    """Whether to train on the complement of that share instead."""
     held_out: float = 0.0
     """Share of each class held out to choose between networks; `fraction` is of the rest."""
 

@@ -1,4 +1,4 @@
-"""A trained model for another task: a new classifier, another resolution."""
+"""Adapting a trained model to another task: a new classifier, another resolution."""
 
 from __future__ import annotations
 

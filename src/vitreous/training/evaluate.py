@@ -55,7 +55,7 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
 
 @contextlib.contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in evaluation mode; after, every module is in the mode it was in."""
+    """Put the model into evaluation mode inside the block; restore each module's mode after it."""
     before = {module: module.training for module in model.modules()}
     model.eval()
     try:

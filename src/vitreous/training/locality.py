@@ -1,4 +1,4 @@
-"""How local attention is while a model learns, for the record of a training."""
+"""Measures of the locality of attention, for the record of a training."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from vitreous.training.evaluate import eval_mode
 
 
 def attention_locality(model: nn.Module, images: Tensor) -> dict[str, Any]:
-    """`{"gates": ..., "nonlocality": ...}`, as far as the model has them."""
-    found = {"gates": head_gates(model), "nonlocality": head_nonlocality(model, images)}
-    return {name: values for name, values in found.items() if values}
+    """`{"gates": ..., "nonlocality": ...}`; what the model does not have is left out."""
+    measures = {"gates": head_gates(model), "nonlocality": head_nonlocality(model, images)}
+    return {name: values for name, values in measures.items() if values}
 
 
 def head_gates(model: nn.Module) -> dict[str, list[float]]:

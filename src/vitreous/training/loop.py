@@ -160,7 +160,7 @@ def train(
 
 
 class Trainer:
-    """One training: its model, data, optimiser and how far it has come."""
+    """One training: its model, data and optimiser, and its progress."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class Trainer:
         self.records: list[dict[str, Any]] = []
 
     def fit(self, run: Run, stop: list[int], display: TrainingDisplay) -> None:
-        """Train from wherever the run is to its end."""
+        """Train to the end, starting from the state that the run's folder holds."""
         self.resume(run)
         if self.recorded == self.plan.steps:
             self.restore_final_weights(run)
@@ -281,7 +281,7 @@ class Trainer:
 
     def check_loss(self, run: Run) -> None:
         """Raise `Diverged` if the loss of a step was not finite; the saved state is from before."""
-        bad = self.processes.most(self.step.first_bad)
+        bad = self.processes.maximum(self.step.first_bad)
         if bad >= 0:
             raise Diverged(
                 f"The loss was not finite in step {bad} (epoch {bad // self.steps + 1}, "
@@ -337,11 +337,11 @@ class Trainer:
                 self.records = notes["records"]
             else:  # version 0.1
                 self.records = run.records_up_to(notes["metrics"])
-        self.processes.wait()  # nobody reads any more
+        self.processes.wait()  # until no process reads the files any more
         if self.processes.first:
             run.rewrite(self.records)
             if state is None:
-                run.state.unlink(missing_ok=True)  # it would take the place of the previous one
+                run.state.unlink(missing_ok=True)  # damaged: saving would rename it to PREVIOUS
 
     def load_finished(self, run: Run) -> bool:
         """Load final weights and records, and return True, if a finished run has lost its state."""

@@ -46,8 +46,8 @@ class Distil(Objective):
         A distilled model has two outputs, and the second learns from the teacher. Any other model
         learns both with one output.
     teacher
-        Gets the images as they are normalised for the student. It moves to devices with this
-        module but is no part of it: always in evaluation mode, without gradients, never saved.
+        Gets the same normalised images as the student. It moves to devices with this module, but
+        is not a submodule: it stays in evaluation mode, has no gradients and is never saved.
     hard
         Whether the teacher's arg-max is the label; else the loss is τ² KL(teacher ‖ student) at
         temperature τ, per image as in the paper (its code also divides by the number of classes).
@@ -159,19 +159,19 @@ class MaskedPatches(Objective):
         return F.cross_entropy(predicted.unflatten(-1, (-1, 512)).flatten(0, 2), truth.flatten())
 
     def corrupt(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Patch embeddings (n, N, d) with some replaced, and the numbers of those (n, count)."""
+        """Replace some patch embeddings (n, N, d); also returns their indices (n, count)."""
         batch, total, _ = tokens.shape
-        draw = torch.rand(batch, total + self.count, device=tokens.device)
-        chosen = draw[:, :total].argsort(1)[:, : self.count]
-        fate = draw[:, total:, None]
+        uniform = torch.rand(batch, total + self.count, device=tokens.device)
+        chosen = uniform[:, :total].argsort(1)[:, : self.count]
+        which_change = uniform[:, total:, None]  # 80 % mask token, 10 % another patch, 10 % kept
         shift = torch.randint(1, max(2, total), chosen.shape, device=tokens.device)
         others = _gather_tokens(tokens, (chosen + shift) % total)
-        changed = torch.where(fate < 0.9, others, _gather_tokens(tokens, chosen))
-        changed = torch.where(fate < 0.8, self.mask_token.to(tokens.dtype), changed)
+        changed = torch.where(which_change < 0.9, others, _gather_tokens(tokens, chosen))
+        changed = torch.where(which_change < 0.8, self.mask_token.to(tokens.dtype), changed)
         return tokens.scatter(1, chosen[..., None].expand_as(changed), changed), chosen
 
     def truth(self, images: Tensor) -> Tensor:
-        """The targets of every patch: (n, N, numbers)."""
+        """The targets of every patch, (n, N, targets per patch)."""
         images = images.float()
         if self.target == "pixels":
             return _patches(images, self.patch).flatten(2)

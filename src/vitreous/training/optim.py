@@ -1,4 +1,4 @@
-"""How weights move: learning-rate schedule, weight decay, freezing, clipping, SAM, running mean.
+"""Optimisation: learning-rate schedule, weight decay, freezing, clipping, SAM, running mean.
 
 The learning rate is a function of the step alone, so that resuming needs no saved schedule.
 """
@@ -21,8 +21,8 @@ from vitreous.config import Recipe
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.training.objectives import Objective
 
-TABLES = ("pos_embed", "position_", "_token", "bias_table")
-"""Parts of names that positions and extra tokens have in timm, torchvision and Hugging Face."""
+TOKEN_NAMES = ("pos_embed", "position_", "_token", "bias_table")
+"""Substrings of the names of positions and extra tokens in timm, torchvision and Hugging Face."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Schedule:
 
     @property
     def epochs(self) -> int:
-        """Warm-up and cool-down included; the last one may be cut short."""
+        """Number of epochs, warm-up and cool-down included; the last epoch may be shorter."""
         return math.ceil(self.steps / self.steps_per_epoch)
 
     def lr(self, step: int) -> float:
@@ -84,7 +84,7 @@ def schedule(recipe: Recipe, steps_per_epoch: int) -> Schedule:
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Stop training the parameters whose names match a pattern; returns their names.
+    """Freeze the parameters whose names match a pattern; returns their names.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def undecayed(model: nn.Module) -> set[str]:
         if callable(listed):
             spared |= {f"{path}.{name}".lstrip(".") for name in listed()}
     for name, parameter in model.named_parameters():
-        if parameter.ndim <= 1 or any(part in name.rpartition(".")[2] for part in TABLES):
+        if parameter.ndim <= 1 or any(part in name.rpartition(".")[2] for part in TOKEN_NAMES):
             spared.add(name)
     return spared & dict(model.named_parameters()).keys()
 
@@ -165,17 +165,17 @@ def clip_gradients(parameters: Iterable[nn.Parameter], largest: float | None) ->
 
 @contextmanager
 def sam_perturbation(model: nn.Module, rho: float) -> Iterator[None]:
-    """Sharpness-aware minimisation (Foret et al. 2021): inside, the weights are w + ρ g/‖g‖.
+    """Move the weights to w + ρ g/‖g‖ inside the block: sharpness-aware minimisation (Foret 2021).
 
         loss(batch).backward()
         with sam_perturbation(model, rho):
             loss(batch).backward()
         optimiser.step()
 
-    g is the gradient at the entrance, where it is removed from the parameters. Under DDP it is
-    already the mean over all processes, so all move alike. After the block the weights are what
-    they were, bit by bit, because copies are put back. Batch norm normalises by the batch in both
-    passes, but its running statistics are those of the first, of the weights that are kept.
+    g is the gradient on entry; it is then removed from the parameters. Under DDP it is already the
+    mean over all processes, so all of them move alike. After the block the weights are restored
+    from copies, bit by bit. Batch norm normalises by the batch in both passes, but updates its
+    running statistics in the first pass only, with the weights that are kept.
     """
     moved: list[Tensor] = [p for p in model.parameters() if p.grad is not None]
     gradients = [p.grad for p in moved if p.grad is not None]

@@ -1,4 +1,4 @@
-"""What comes before the first step: images, the model, and the description of the run."""
+"""Preparing a training: the images, the model, and the description of the run."""
 
 from __future__ import annotations
 

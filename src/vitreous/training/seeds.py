@@ -1,8 +1,8 @@
 """`train_seeds`: several seeds of one configuration, trained in one step if the model allows it.
 
-Every seed has its own run folder, the same that its single training would write, so each can be
-resumed, opened and compared alone. Weights and optimiser state leave the stack only when something
-is recorded or saved.
+Every seed has its own run folder with the same files as a single training, so each can be resumed,
+opened and compared alone. Weights and optimiser state are copied out of the stack only to record or
+save them.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def train_seeds(
             trainer.resume(run)
             pairs.append((trainer, run))
         title = f"{model} {data.name} {recipe.name}"
-        # Runs that have come equally far are trained together, others by themselves.
+        # Runs can be stacked only if they resume from the same step.
         for progress in dict.fromkeys((t.done, t.recorded) for t, _ in pairs):
             group = [pair for pair in pairs if (pair[0].done, pair[0].recorded) == progress]
             _train_group(group, stop, show, title, compile)
@@ -100,7 +100,7 @@ def train_seeds(
 def _train_group(
     group: list[tuple[Trainer, Run]], stop: list[int], show: bool, title: str, compile: bool
 ) -> None:
-    """Train runs that have come equally far to the end, stacked if possible."""
+    """Train runs at the same step to the end, stacked if possible."""
     first = group[0][0]
     title = f"{title}, seeds {', '.join(str(trainer.seed) for trainer, _ in group)}"
     with TrainingDisplay(show, title, first.plan.steps, first.steps) as display:
@@ -117,7 +117,7 @@ def _train_group(
 
 
 class StackedTrainer:
-    """Trainings that have come equally far, moved by one step."""
+    """Several trainings at the same step, which share every further step."""
 
     def __init__(self, pairs: Sequence[tuple[Trainer, Run]], compile: bool) -> None:
         self.trainers, self.runs = [t for t, _ in pairs], [run for _, run in pairs]
@@ -211,7 +211,10 @@ class StackedTrainer:
             trainer.step.first_bad.copy_(self.step.first_bad[i])
 
     def _optimiser_state(self) -> list[tuple[str, str, Tensor]]:
-        """Key, weight and value (seed, …) of the optimiser's state; shared values have no seed."""
+        """(key, name of the weight, value) of each entry of the optimiser's state.
+
+        The first dimension of a value is the seed; values that seeds share are scalars.
+        """
         entries = []
         for group, row in zip(self.stack.groups, self.stack.rows, strict=True):
             shapes = [self.stack.shapes[name] for name in group]

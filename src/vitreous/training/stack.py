@@ -43,8 +43,8 @@ from vitreous.training.step import Step
 DropPathCall = tuple[str, float, bool]
 """Module path, probability to keep, and whether what is kept is scaled up."""
 
-LARGEST_DIFFERENCE = 0.05
-"""Relative, of stacked and single losses and gradients: far above rounding, far below a bug."""
+MAX_RELATIVE_DIFFERENCE = 0.05
+"""Of stacked and single losses and gradients: far above rounding errors, far below a bug."""
 
 
 class NotStackable(VitreousError):
@@ -157,9 +157,9 @@ class Stack(nn.Module):
         return {path: torch.stack(each) for path, each in masks.items()}
 
     def _compare(self, objectives: Sequence[Objective], images: Tensor, targets: Tensor) -> None:
-        """Raise `NotStackable` unless losses and gradients on a small batch are the single ones'.
+        """Raise `NotStackable` unless losses and gradients on a small batch equal the single ones.
 
-        Noise is added to the weights meanwhile, because nothing passes a head that starts at zero.
+        Noise is added to the weights meanwhile, because no gradient passes a head of zeros.
         """
         device = self.rows[0].device
         images, targets = images.to(device), targets.to(device)
@@ -176,7 +176,7 @@ class Stack(nn.Module):
             losses = self(*repeated, masks)
         gradients = torch.autograd.grad(losses.sum(), list(self.rows))
         with torch.no_grad():
-            for tensor, value in before:  # of batch norm too, which has counted this batch
+            for tensor, value in before:  # buffers too: batch norm has counted this batch
                 tensor.copy_(value)
         for seed, objective in enumerate(objectives):
             single = copy.deepcopy(objective).train()
@@ -188,7 +188,7 @@ class Stack(nn.Module):
             flat = torch.cat([loss.detach().view(1), *(grad.flatten() for grad in expected)])
             stacked = torch.cat([losses[seed].detach().view(1), *(g[seed] for g in gradients)])
             error = float((stacked - flat).norm() / flat.norm())
-            if not error < LARGEST_DIFFERENCE:
+            if not error < MAX_RELATIVE_DIFFERENCE:
                 raise NotStackable(
                     f"Stacked losses and gradients differ by {error:.1%} from those of single "
                     f"seeds with torch {torch.__version__}."
@@ -217,8 +217,8 @@ def _template(objective: Objective, drawn: list[DropPathCall]) -> Objective:
 def drop_path_calls(objective: Objective, images: Tensor, targets: Tensor) -> list[DropPathCall]:
     """The drop-path calls of a forward pass, in order.
 
-    Raises `NotStackable` if the pass draws anything else. That is tested by drawing what timm's
-    `drop_path` draws, one `bernoulli_` per call, and comparing the states of the generator.
+    Raises `NotStackable` if the pass draws other random numbers as well. To find out, this draws
+    what timm's `drop_path` draws, one `bernoulli_` per call, and compares the generator's states.
     """
     probe = copy.deepcopy(objective).cpu().train()
     calls: list[DropPathCall] = []
@@ -279,7 +279,7 @@ class FoldedAttention(torch.autograd.Function):
 
 
 def _fold(tensor: Tensor, dim: int | None, seeds: int, batch: int) -> Tensor:
-    """(seed, batch, …) as (seed · batch, …); what seeds or images share is repeated, not copied."""
+    """Reshape (seed, batch, …) to (seed · batch, …), and expand what seeds or images share."""
     stacked = tensor.movedim(dim, 0) if dim is not None else tensor.expand(seeds, *tensor.shape)
     while stacked.ndim < 5:  # a mask without a batch dimension
         stacked = stacked.unsqueeze(1)
@@ -302,7 +302,7 @@ _fold_in_graph = torch.compiler.allow_in_graph(_attend)
 
 @contextmanager
 def folded_attention() -> Iterator[None]:
-    """Inside, torch's fused attention folds the seeds of vmap into its batch."""
+    """Make torch's fused attention fold the seeds of vmap into its batch, inside the block."""
 
     def attend(
         query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
@@ -362,7 +362,7 @@ class StackedStep(Step):
             return self.objective(images, targets, masks)
 
     def clip(self) -> Tensor:
-        """As `optim.clip_gradients`, for every seed by itself."""
+        """`optim.clip_gradients`, applied to each seed separately."""
         gradients = [row.grad for row in self.stack.rows if row.grad is not None]
         norm = torch.stack([g.square().sum(1) for g in gradients]).sum(0).sqrt()
         if self.recipe.clip is not None:

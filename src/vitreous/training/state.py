@@ -1,4 +1,4 @@
-"""The state of a training as named tensors, and which checkpoints are due when."""
+"""The state of a training as named tensors, and the checkpoints that are due after an epoch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def load_state_tensors(
 def due_checkpoints(recipe: Recipe, plan: Schedule, steps: int, done: int) -> Iterator[str]:
     """Names of the checkpoints to write after `done` steps, at the end of an epoch of `steps`.
 
-    A checkpoint is written at the first epoch's end at or after it; the final one always is.
+    Each checkpoint has a step, and is written at the end of the epoch that reaches that step. The
+    final one is always written.
     """
     before = (done - 1) // steps * steps
     due = {"warmup": plan.warmup_steps, "33": plan.steps // 3, "66": 2 * plan.steps // 3}

@@ -1,8 +1,7 @@
-"""One step of training: from row numbers to moved weights.
+"""One step of training: load the batch, augment it, compute the gradient, update the weights.
 
-Everything random in step number t is drawn from generators seeded with (seed, t). Nothing depends
-on what was drawn before, so a run that was killed resumes with the same numbers, and all processes
-draw the same ones.
+Everything random in step number t is drawn from generators seeded with (seed, t), so an interrupted
+run resumes with the same numbers, and all processes draw the same ones.
 
 On a GPU the step is compiled, recorded once as a CUDA graph and then replayed: small models are
 faster than Python can launch their kernels (ViT-Ti/4 at batch 1024 on an H200: the kernels take two
@@ -29,16 +28,16 @@ from vitreous.training.optim import clip_gradients, sam_perturbation
 log = logging.getLogger("vitreous")
 
 WARM_UP = 3
-"""Steps before recording, as torch asks for; their effect is undone."""
+"""Steps before a CUDA graph is recorded, as torch requires; their effect is undone."""
 
 Batch = tuple[Tensor, Tensor]
 
 
 class BatchFeed:
-    """Batches of a data set on their way to a device.
+    """Gathers batches of a data set for a device.
 
-    Images that lie on the device are indexed there. If they do not fit, or are mapped from a file,
-    a thread gathers the next batch while the device works on the current one.
+    Images that are on the device are indexed there. Otherwise (too large, or mapped from a file) a
+    thread gathers the next batch while the device works on the current one.
     """
 
     def __init__(self, data: Dataset, device: torch.device) -> None:
@@ -49,7 +48,7 @@ class BatchFeed:
         self.pending: tuple[Tensor, Future[Batch]] | None = None
 
     def __call__(self, rows: Tensor, upcoming: Tensor | None = None) -> Batch:
-        """Images and labels of `rows`; `upcoming` are the rows that will be wanted next."""
+        """Images and labels of `rows`; `upcoming` are the rows of the next call."""
         if self.thread is None:
             return self.gather(rows)
         if self.pending is not None and torch.equal(self.pending[0], rows):
@@ -173,7 +172,7 @@ class Step:
         return images, targets
 
     def gradient(self, images: Tensor, targets: Tensor) -> Tensor:
-        """Compute the loss, which is returned, and its gradient, which the parameters hold."""
+        """Compute the loss and return it; its gradient is left in the parameters' `.grad`."""
         self.optimiser.zero_grad(set_to_none=True)
         loss = self.loss(images, targets)
         loss.sum().backward()
@@ -184,7 +183,7 @@ class Step:
             return self.objective(images, targets)
 
     def clip(self) -> Tensor:
-        """Clip the gradients as the recipe says; their norm before."""
+        """Clip the gradients as the recipe says; returns their norm before clipping."""
         return clip_gradients(self.parameters, self.recipe.clip)
 
     def generators(self) -> list[torch.Generator]:
@@ -195,17 +194,17 @@ class Step:
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(lr)
-            elif self.uses_graph:  # a number would be recorded for ever
+            elif self.uses_graph:  # a plain number would become a constant of the recorded graph
                 group["lr"] = torch.tensor(lr, device=self.device)
                 group["capturable"] = True
             else:
                 group["lr"] = lr
 
     def record(self) -> Callable[[], None]:
-        """Record `compute` as a CUDA graph; returns what replays it.
+        """Record `compute` as a CUDA graph; returns the function that replays it.
 
-        Recording needs steps before it, and they change weights, buffers, sums and optimiser state.
-        All of these are put back in place, because the graph holds their addresses.
+        Recording needs warm-up steps, which change weights, buffers, sums and optimiser state. All
+        of these are restored in place, because the graph holds their addresses.
         """
         before = [(tensor, tensor.clone()) for tensor in self.changed_tensors()]
         known = {id(tensor) for tensor, _ in before}
@@ -229,7 +228,7 @@ class Step:
         with torch.no_grad():
             for tensor, value in before:
                 tensor.copy_(value)
-            for tensor in self.changed_tensors():  # what the optimiser made since starts at zero
+            for tensor in self.changed_tensors():  # optimiser state created since starts at zero
                 if id(tensor) not in known:
                     tensor.zero_()
         return replay

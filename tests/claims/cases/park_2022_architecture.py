@@ -8,7 +8,7 @@ from typing import Any
 
 from claims.synthetic import Case, accuracy, hessian, item, result
 from vitreous.claims.evidence import EvidenceItem
-from vitreous.claims.park_2022.alternet import BUILD_UP, FEW
+from vitreous.claims.park_2022.alternet import BUILD_UP, FEW_SHARE
 from vitreous.results import Result
 
 PAPER = (82.48, 83.45, 83.66, 83.77, 84.02, 83.80)
@@ -62,7 +62,7 @@ def curved(ape: float, nep: float) -> list[EvidenceItem]:
 
 
 def _shares(few: float, many: float) -> list[tuple[dict[str, Any], float, float]]:
-    return [({"fraction": FEW, "schedule": "samples"}, few, 40), ({}, many, 80)]
+    return [({"fraction": FEW_SHARE, "schedule": "samples"}, few, 40), ({}, many, 80)]
 
 
 def leads(few: float, many: float) -> list[EvidenceItem]:
@@ -155,8 +155,8 @@ CASES: dict[str, Case] = {
     "HDV-45": Case(robust(1.54, 1.69), robust(1.54, -1.0)),
     "HDV-46": Case(curved(434, 0.005), curved(434, 0.05)),
     "HDV-47": Case(
-        [*built(PAPER), *built((60, 62, 61, 60, 59, 58), fraction=FEW)],
-        [*built((82, 84, 83, 82, 81, 80)), *built((60, 60, 60, 61, 62, 61), fraction=FEW)],
+        [*built(PAPER), *built((60, 62, 61, 60, 59, 58), fraction=FEW_SHARE)],
+        [*built((82, 84, 83, 82, 81, 80)), *built((60, 60, 60, 61, 62, 61), fraction=FEW_SHARE)],
     ),
     "HDV-48": Case(leads(9, 3), leads(3, 9)),
     "HDV-52": Case(blurred(81), blurred(79)),

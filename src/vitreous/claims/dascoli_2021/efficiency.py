@@ -1,4 +1,4 @@
-"""How much a ConViT gains over a DeiT, with how few images, and at what price."""
+"""The gain of ConViT over DeiT by the number of images, and its cost."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FRACTIONS = (0.05, 0.1, 0.3, 1.0)
 
 
 def pair(models: Query, fraction: float, size: str | None = None) -> tuple[Quantity, Quantity]:
-    """Accuracy of ConViT and DeiT on a share of the images, with as many images seen in all
-    (A3.12)."""
+    """Accuracy of ConViT and DeiT trained on a share of the images, with the same number of samples
+    in total (A3.12)."""
     share = None if fraction == 1 else fraction
     convit, deit = (
         accuracy(models(model, size=size, fraction=share, schedule="samples"))
@@ -26,14 +26,15 @@ def pair(models: Query, fraction: float, size: str | None = None) -> tuple[Quant
 
 
 def gain(models: Query, fraction: float, size: str | None = None) -> Quantity:
-    """In percent of the accuracy of DeiT."""
+    """Gain of ConViT over DeiT, in percent of the accuracy of DeiT."""
     convit, deit = pair(models, fraction, size)
     return 100 * (convit - deit) / deit
 
 
 @check("CVT-02")
 def convit_is_more_accurate(models: Query) -> Iterator[Effect]:
-    """The paper's 0.9 points are of ImageNet; what matters depends on the number of classes."""
+    """The paper's 0.9 points are for ImageNet; the gain that matters depends on the number of
+    classes."""
     difference = accuracy(models("convit")) - accuracy(models("deit"))
     yield more(
         "accuracy of ConViT minus that of DeiT, in points",
@@ -58,8 +59,8 @@ def a_tenth_of_the_images_is_enough(models: Query) -> Iterator[Effect]:
 
 @check("CVT-05")
 def gain_grows_as_images_get_fewer(models: Query) -> Iterator[Effect]:
-    """A difference instead of a ratio: it has a sign also where there is no gain on all images. A
-    rank correlation over four shares of the images supports it."""
+    """The difference of gains decides, because their ratio is undefined if there is no gain on all
+    images. A rank correlation over four shares of the images supports it."""
     gains = side_by_side([gain(models, fraction) for fraction in FRACTIONS])
     few, every = gains[0], gains[-1]
     yield more(
@@ -88,7 +89,7 @@ def on_a_par_with_distillation(models: Query) -> Iterator[Effect]:
 
 @check("CVT-32")
 def overfits_small_data(models: Query) -> Iterator[Effect]:
-    """A reference number of one training of 1000 epochs at 224 pixels, which is not repeated
+    """The paper's number is from one training of 1000 epochs at 224 pixels, which is not repeated
     here."""
     convit = models("convit")
     yield more(
@@ -99,7 +100,7 @@ def overfits_small_data(models: Query) -> Iterator[Effect]:
 
 @check("CVT-33")
 def less_sensitive_to_the_rate(models: Query) -> Iterator[Effect]:
-    """Between the best and the worst rate of the mean over trainings."""
+    """The range is between the learning rates with the best and the worst mean over trainings."""
 
     def spread(model: str) -> Quantity:
         rates = side_by_side([accuracy(models(model, rate=rate)) for rate in (0.5, None, 2.0)])

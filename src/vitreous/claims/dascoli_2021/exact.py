@@ -1,4 +1,4 @@
-"""What holds of gated positional attention by construction, and is computed rather than trained."""
+"""Exact properties of gated positional attention, computed without training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vitreous.claims.evidence import Query
 from vitreous.claims.readings import accuracy, identity
 
 TWICE = 64
-"""Pixels, for models that were trained on 32."""
+"""Side in pixels of images at twice the resolution; the models are trained at 32 pixels."""
 
 
 @check("CVT-01")

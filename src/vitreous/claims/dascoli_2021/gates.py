@@ -1,4 +1,4 @@
-"""What gates of a ConViT learn: the share σ(λ) of attention that is by position (A4.20)."""
+"""The learned gates of a ConViT: the share σ(λ) of attention that is by position (A4.20)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from vitreous.claims.quantity import Quantity, geometric_mean, spearman
 AT_START = 0.73
 """σ(1)."""
 IN_USE = 0.1
-"""A mean gate above this uses position."""
+"""A layer whose mean gate is above this counts as using position."""
 
 
 @check("CVT-13")
 def gates_fall(models: Query) -> Iterator[Effect]:
-    """Weight decay on gates makes them fall by itself, so the recipe has to spare them, as the
-    paper's does."""
+    """Weight decay alone would lower the gates, so the recipe must not decay them, as in the
+    paper."""
     fallen = (gates(models("convit"), "end") < AT_START).mean()
     yield more(
         "share of gated layers whose mean gate ends below 0.73", fallen, 0.5, paper=models.paper
@@ -45,10 +45,11 @@ def upper_layers_drop_position(models: Query) -> Iterator[Effect]:
 
 @check("CVT-15")
 def larger_models_use_position_longer(models: Query) -> Iterator[Effect]:
-    """Needs a training in which some gates close: otherwise all layers use position in both.
-    Layers are counted, not taken to be independent: where a gate closes, those above are closed,
-    too. So three trainings that agree are certain; with a difference of one layer either way as
-    likely as none, that is so by chance in 2 of 27 studies."""
+    """Some gates have to close in training; otherwise all layers of both sizes use position. The
+    number of layers is compared between trainings, and layers are not treated as independent, as
+    the gates above a closed one are closed as well. So three trainings that agree are certain. If
+    differences of -1, 0 and 1 layer are equally likely, chance alone does that in 2 of 27
+    studies."""
 
     def using(size: str | None) -> Quantity:
         return (gates(models("convit", size=size)) > IN_USE).map(np.sum)
@@ -62,8 +63,8 @@ def larger_models_use_position_longer(models: Query) -> Iterator[Effect]:
 
 @check("CVT-16")
 def heads_of_layer_two_differ(models: Query) -> Iterator[Effect]:
-    """All gated layers decide, by their geometric mean: the paper shows layer 2, which in a DeiT
-    trained here is an outlier. Half as much again matters."""
+    """The geometric mean over all gated layers decides. The paper shows layer 2, which is an
+    outlier in the DeiTs trained here. A factor of 1.5 matters."""
     convit, deit = head_diversity(models("convit")), head_diversity(models("deit"))
     ratios = convit / deit
     yield more(

@@ -1,8 +1,8 @@
-"""How far attention looks while it learns, in patches (A4.19).
+"""Nonlocality of attention in the course of training, in patches (A4.19).
 
 The paper's curves may come from its published logger, which gives every layer the bare patch
-embedding (X-22). Claims are judged by what layers really see; what the logger would show is noted
-beside it."""
+embedding (X-22). Claims are judged on the actual inputs of the layers; the logger's reading is
+noted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vitreous.claims.quantity import Quantity, spearman
 
 LOGGED = "as the published logger reads it: "
 FALL = 0.97
-"""Of what it was: a fall of 3 %."""
+"""Factor of the initial value below which nonlocality counts as fallen: a fall of 3 %."""
 
 
 def growing(convit: Trainings, reading: str) -> Quantity:
@@ -36,9 +36,10 @@ def growing(convit: Trainings, reading: str) -> Quantity:
 
 @check("CVT-08")
 def deit_becomes_local_first(models: Query) -> Iterator[Effect]:
-    """The paper's first five epochs are 6,250 steps of 1,024 images, a tenth of a training of 300
-    epochs on CIFAR at batch 256; so the first tenth of the epochs counts, five at least. A training
-    of fewer than 58,400 steps has not done as many by then, and cannot test it."""
+    """The paper's first five epochs are 6,250 steps of 1,024 images, which is a tenth of a training
+    of 300 epochs on CIFAR at batch 256. So the first tenth of the epochs counts, and at least five.
+    A training of fewer than 58,400 steps in total does fewer steps by then, and cannot test the
+    claim."""
 
     def falling(reading: str) -> Quantity:
         start, early = (nonlocality(models("deit"), when, reading) for when in ("start", "early"))
@@ -51,7 +52,7 @@ def deit_becomes_local_first(models: Query) -> Iterator[Effect]:
 
 @check("CVT-09")
 def upper_layers_look_far_again(models: Query) -> Iterator[Effect]:
-    """The end minus the least of all epochs cannot be negative; so upper layers are compared with
+    """The end minus the minimum over epochs is never negative, so upper layers are compared with
     the others."""
 
     def order(reading: str) -> Quantity:
@@ -75,8 +76,8 @@ def upper_layers_look_far_again(models: Query) -> Iterator[Effect]:
 
 @check("CVT-10")
 def gated_layers_escape(models: Query) -> Iterator[Effect]:
-    """Weight decay on gates makes attention less positional by itself, so the recipe has to spare
-    them."""
+    """Weight decay alone would make attention less positional, so the recipe must not decay the
+    gates."""
     convit = models("convit")
     label = "share of gated layers whose nonlocality is larger at the end than before training"
     yield more(label, growing(convit, "true"), 0.5, paper=models.paper)
@@ -90,7 +91,7 @@ def gated_layers_escape(models: Query) -> Iterator[Effect]:
 
 @check("CVT-11")
 def convit_stays_more_local(models: Query) -> Iterator[Effect]:
-    """A ConViT begins more local by construction, which is the control."""
+    """The control is the difference before training: a ConViT is more local by construction."""
 
     def difference(when: When, reading: str = "true") -> Quantity:
         convit = nonlocality(models("convit"), when, reading, gated=True)
@@ -119,7 +120,7 @@ def second_layer_stays_most_local(models: Query) -> Iterator[Effect]:
 
 @check("CVT-31")
 def distillation_makes_local(models: Query) -> Iterator[Effect]:
-    """A tenth of a patch matters: two and a half percent of what uniform attention has."""
+    """A tenth of a patch matters, which is 2.5 % of the nonlocality of uniform attention."""
     difference = mean_nonlocality(models("deit", distilled=True)) - mean_nonlocality(models("deit"))
     yield less(
         "mean nonlocality at the end, distilled DeiT minus plain DeiT, in patches",
@@ -130,8 +131,8 @@ def distillation_makes_local(models: Query) -> Iterator[Effect]:
 
 @check("CVT-34")
 def first_layer_looks_far_first(models: Query) -> Iterator[Effect]:
-    """An interpretation without a criterion of its own; what it rests on is judged as CVT-10,
-    CVT-12 and CVT-13."""
+    """The paper's interpretation has no criterion of its own; the findings it rests on are judged
+    as CVT-10, CVT-12 and CVT-13."""
     convit = models("convit")
     start, early = (nonlocality(convit, when, gated=True) for when in ("start", 0.1))
     growth = early - start

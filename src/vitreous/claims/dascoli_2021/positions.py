@@ -1,5 +1,5 @@
-"""What a trained ConViT still needs of position: embeddings and gates masked in the test, nothing
-trained again."""
+"""How much a trained ConViT depends on position: embeddings and gates are masked at test time,
+without retraining."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from vitreous.claims.evidence import Query
 from vitreous.claims.quantity import Quantity
 
 SMALL = 5.0
-"""Points; the catalogue says small, and the paper has 1.2."""
+"""Points up to which a difference counts as small; the paper has 1.2."""
 EARLY = 0.3
-"""Three of ten gated layers."""
+"""Share of the gated layers that are early: three of ten."""
 
 
 @check("CVT-29")

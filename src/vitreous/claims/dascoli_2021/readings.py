@@ -1,5 +1,5 @@
-"""What this paper's claims read: courses of a training, gates and positions forced, and how fast a
-model is."""
+"""Readings for this paper's claims: measures over a training, lesions of gates and positions, and
+throughput."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from vitreous.claims.evidence import Rows, Unreadable, reads
 from vitreous.claims.quantity import REPLICATES, Array, Quantity
 
 When = Literal["start", "early", "least", "end"] | float
-"""Before training; the least of the first tenth of the epochs, five at least; the least of all; the
-end; or after that share of the epochs."""
+"""A time in a training: "start" is before it, "end" after it, and a number after that share of the
+epochs. "early" is the minimum over the first tenth of the epochs (at least five), "least" the
+minimum over all epochs."""
 EARLY_EPOCHS, EARLY_SHARE = 5, 0.107
 
-# Courses. The record of a training states no intervals, so these numbers have none.
+# Measures over a training. Its record has no intervals, so these numbers have none.
 
 
 class Course(NamedTuple):
-    """A measure in the course of a training."""
+    """A measure by epoch and layer of a training."""
 
     epochs: Array
     layers: Array
@@ -27,7 +28,7 @@ class Course(NamedTuple):
     """(epochs, layers); NaN where nothing was recorded."""
 
     def of_layers(self, layers: Array) -> Course:
-        """The course of some layers."""
+        """The same for some of the layers."""
         kept = np.isin(self.layers, layers)
         return Course(self.epochs, self.layers[kept], self.values[:, kept])
 
@@ -35,26 +36,26 @@ class Course(NamedTuple):
 def course(
     rows: Rows, measure: str, reading: str = "", heads: Literal["mean", "max"] = "mean"
 ) -> Course:
-    """A measure by epoch and layer, over heads as their mean or 'max'."""
-    found = rows.where(measure=measure, reading=reading)
-    if not len(found):
+    """A measure by epoch and layer, with the mean or maximum over heads."""
+    entries = rows.where(measure=measure, reading=reading)
+    if not len(entries):
         raise Unreadable(f"The record of {rows.item.name} has no {f'{reading} {measure}'.strip()}")
-    epochs, row = np.unique(found.numbers("epoch"), return_inverse=True)
-    layers, column = np.unique(found.numbers("layer"), return_inverse=True)
+    epochs, row = np.unique(entries.numbers("epoch"), return_inverse=True)
+    layers, column = np.unique(entries.numbers("layer"), return_inverse=True)
     cells = row * len(layers) + column
     count = len(epochs) * len(layers)
     if heads == "max":
         values = np.full(count, np.nan)
-        np.fmax.at(values, cells, found.numbers())
+        np.fmax.at(values, cells, entries.numbers())
     else:
         with np.errstate(invalid="ignore"):
-            sums = np.bincount(cells, found.numbers(), minlength=count)
+            sums = np.bincount(cells, entries.numbers(), minlength=count)
             values = sums / np.bincount(cells, minlength=count)
     return Course(epochs, layers, values.reshape(len(epochs), len(layers)))
 
 
 def at(course: Course, when: When) -> Array:
-    """What a course was then, one number a layer."""
+    """The values of a course at a time, one number per layer."""
     epochs = course.epochs
     if isinstance(when, float):
         after = np.where(epochs > 0, np.abs(epochs - when * epochs[-1]), np.inf)
@@ -66,8 +67,8 @@ def at(course: Course, when: When) -> Array:
     return np.asarray(np.fmin.reduce(course.values[chosen], axis=0, initial=np.nan))
 
 
-def certain(values: Array | float) -> Array:
-    """The same in every reading."""
+def without_interval(values: Array | float) -> Array:
+    """(1 + REPLICATES, ...) of numbers without uncertainty: every replicate is the same."""
     return np.broadcast_to(
         np.asarray(values, dtype=np.float64), (1 + REPLICATES, *np.shape(values))
     )
@@ -77,64 +78,70 @@ def certain(values: Array | float) -> Array:
 def nonlocality(
     rows: Rows, when: When = "end", reading: str = "true", gated: bool = False
 ) -> Array:
-    """D_loc of every layer, or of the gated ones, in patches (A4.19). 'true' gives each layer its
-    own input, 'official' the bare patch embedding to all of them (X-22)."""
-    found = course(rows, "nonlocality", reading)
-    return certain(at(found.of_layers(course(rows, "gate").layers) if gated else found, when))
+    """Nonlocality D_loc of every layer, or of the gated ones, in patches (A4.19).
+
+    `reading` "true" gives each layer its own input, "official" gives all of them the bare patch
+    embedding (X-22).
+    """
+    layers = course(rows, "nonlocality", reading)
+    if gated:
+        layers = layers.of_layers(course(rows, "gate").layers)
+    return without_interval(at(layers, when))
 
 
 @reads("training")
 def gates(rows: Rows, when: When = "end", heads: Literal["mean", "max"] = "mean") -> Array:
-    """σ(λ) of every gated layer, over heads as their mean or 'max' (A4.20)."""
-    return certain(at(course(rows, "gate", heads=heads), when))
+    """Gate σ(λ) of every gated layer, with the mean or maximum over heads (A4.20)."""
+    return without_interval(at(course(rows, "gate", heads=heads), when))
 
 
 @reads("training")
 def accuracy_after(rows: Rows, share: float) -> Array:
     """Test accuracy in percent after a share of the epochs."""
-    return certain(100 * (1 - at(course(rows, "test_error"), share)[0]))
+    return without_interval(100 * (1 - at(course(rows, "test_error"), share)[0]))
 
 
 @reads("training")
 def accuracy_within(rows: Rows, share: float) -> Array:
-    """Test accuracy in percent, mean over the first epochs, such a share of all, one at least."""
-    found = course(rows, "test_error")
-    errors = found.values[found.epochs > 0, 0]
-    return certain(100 * (1 - errors[: some(len(errors), share)].mean()))
+    """Test accuracy in percent, mean over the first `share` of the epochs (at least one)."""
+    tests = course(rows, "test_error")
+    errors = tests.values[tests.epochs > 0, 0]
+    return without_interval(100 * (1 - errors[: count_of(len(errors), share)].mean()))
 
 
 @reads("training")
 def rise_of_test_loss(rows: Rows) -> Array:
-    """NLL of the test images at the end, minus its least in all epochs."""
+    """NLL of the test images at the end minus its minimum over epochs."""
     losses = course(rows, "test_nll")
-    return certain((at(losses, "end") - at(losses, "least"))[0])
+    return without_interval((at(losses, "end") - at(losses, "least"))[0])
 
 
-# Trained models that were changed in one place: `lesion` with what = gates, positions and
-# attention.
+# Lesions of trained models: of gates, positions and attention.
 
 
 @reads("lesion")
 def lost_without(rows: Rows, cue: Literal["content", "position"], share: float = 1.0) -> Array:
-    """Points of accuracy that masking a cue in the first gated layers costs, such a share of them,
-    one at least (A4.31): content is masked by gates of one, position by gates of zero."""
+    """Points of accuracy lost by masking a cue in the first `share` of the gated layers (at least
+    one): content by gates of one, position by gates of zero (A4.31)."""
     lost = 100 * rows.where(change=f"{cue} masked up to here").draws()
-    return lost[:, some(lost.shape[1], share) - 1]
+    return lost[:, count_of(lost.shape[1], share) - 1]
 
 
 @reads("lesion")
 def lost_without_embedding(rows: Rows) -> Array:
-    """Points of accuracy that setting the absolute position embedding to zero costs (A4.31)."""
+    """Points of accuracy lost by setting the absolute position embedding to zero (A4.31)."""
     return 100 * rows.where(change="masked").one()
 
 
 @reads("lesion")
 def lost_without_content(rows: Rows) -> Array:
-    """Points of accuracy that it costs if one layer attends to every image as to the mean of all
-    images, so that keys no longer matter (A2.26); mean over the lower half of the attention layers,
-    all of which know positions."""
+    """Points of accuracy lost if the attention of one layer is replaced by its mean over images, so
+    that content no longer matters (A2.26).
+
+    Mean over the lower half of the attention layers, all of which use positions.
+    """
     lost = 100 * rows.where(change="mean over images", kind="attention").draws()
-    return lost[:, : some(lost.shape[1], 1 / 2)].mean(-1)
+    return lost[:, : count_of(lost.shape[1], 1 / 2)].mean(-1)
 
 
 @reads("head_diversity")
@@ -155,24 +162,24 @@ def throughput(rows: Rows) -> Array:
     return rows.one()
 
 
-# Of layers side by side.
+# Selecting layers.
 
 
-def some(count: int, share: float) -> int:
-    """That share of so many, one at least."""
+def count_of(count: int, share: float) -> int:
+    """A share of a number, rounded, and at least one."""
     return max(1, round(share * count))
 
 
 def lower(layers: Quantity, share: float) -> Quantity:
-    """Such a share of the layers, from the first."""
-    return layers.map(lambda row: row[: some(len(row), share)])
+    """The first `share` of the layers."""
+    return layers.map(lambda row: row[: count_of(len(row), share)])
 
 
 def upper(layers: Quantity, share: float) -> Quantity:
-    """Such a share of the layers, up to the last."""
-    return layers.map(lambda row: row[-some(len(row), share) :])
+    """The last `share` of the layers."""
+    return layers.map(lambda row: row[-count_of(len(row), share) :])
 
 
 def as_deep_as(layers: Quantity, other: Quantity) -> Quantity:
-    """Of one model's layers as many as there are of the other's, from the first."""
+    """The first layers of a model, as many as the other quantity has."""
     return layers[: min((rows.shape[1] for rows in other.seeds.values()), default=None)]

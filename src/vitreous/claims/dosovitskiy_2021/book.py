@@ -1,4 +1,4 @@
-"""Where the claims of this paper are entered."""
+"""The book of this paper, in which checks are registered with `@check(ID)`."""
 
 from __future__ import annotations
 

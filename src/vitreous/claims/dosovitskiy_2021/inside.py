@@ -1,4 +1,4 @@
-"""What is seen inside a ViT: its filters, how far attention looks, what the output rests on."""
+"""Inside a ViT: its patch filters, attention distance, and attention rollout."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vitreous.claims.quantity import REPLICATES, Array, spearman
 from vitreous.claims.readings import head_distances, unit_distances
 
 STRONGEST = 8
-"""Components of the filters that are asked about."""
+"""Number of principal components of the filters that claims read."""
 
 
 @reads("filters")
 def strongest(rows: Rows, column: str) -> Array:
-    """A column of the strongest components of the first filters, which stand first (A4.29)."""
+    """A column of the strongest components of the patch filters, the first rows (A4.29)."""
     return rows.select(np.arange(min(STRONGEST, len(rows)))).draws(column)
 
 
@@ -56,7 +56,7 @@ def attention_looks_farther_with_depth(models: Query) -> Iterator[Effect]:
 
 @check("VIT-14")
 def some_heads_are_global_at_once(models: Query) -> Iterator[Effect]:
-    """Heads of an untrained network attend to everything alike, so they are global, too."""
+    """Heads of an untrained network attend uniformly, so they are global as well."""
     farthest = head_distances(models("vit")).maximum()
     yield at_least(
         "distance of the farthest head in the first layer, relative to uniform attention",
@@ -76,8 +76,10 @@ def hybrids_look_far_from_the_start(models: Query) -> Iterator[Effect]:
 
 @reads("rollout")
 def on_the_object(rows: Rows) -> Array:
-    """What the output rests on, within the box of the object over the share of the image that the
-    box covers; images drawn anew for each reading, the same for two models."""
+    """Share of rollout inside the object's box divided by the box's share of the image.
+
+    Images are resampled here, in the same way for all models with as many images.
+    """
     tiles = rows.where(tile=True)
     if "inside" in rows.result.column_names:
         tiles = tiles.select(~np.isnan(tiles.numbers("inside")))
@@ -94,8 +96,8 @@ def on_the_object(rows: Rows) -> Array:
 
 @check("VIT-16")
 def rollout_finds_the_object(models: Query) -> Iterator[Effect]:
-    """On the embedded task of motifs whatever the study's images, because it knows where the object
-    is. Rollout is asked of 256 images there (`images=tuple(range(256))`)."""
+    """Always on the generated task of motifs, because it knows where the object is. Rollout runs on
+    256 of its images (`images=tuple(range(256))`)."""
     yield more(
         "share of rollout within the object's box over the box's share of the image",
         on_the_object(models("vit", data="SYN-B")),

@@ -1,4 +1,4 @@
-"""Where tokens are, and how a model is told."""
+"""Position embeddings: whether they are needed, which kind, and what they learn."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from vitreous.claims.quantity import Array, Quantity, largest_difference, side_b
 from vitreous.claims.readings import accuracy, identity
 
 KINDS = {"1d": {}, "2d": {"positions": "2d"}, "relative": {"positions": "relative"}}
-"""Position embeddings of Table 8; a list of vectors is the standard."""
+"""Facts of the three kinds of position embeddings in Table 8; 1-d is the standard."""
 
 
 def by_kind(models: Query) -> Quantity:
-    """Accuracies with each of the three embeddings, side by side."""
+    """Accuracies with each of the three kinds of embeddings, as a row."""
     return side_by_side([accuracy(models("vit", **facts)) for facts in KINDS.values()])
 
 
 @check("VIT-01")
 def positions_are_needed(models: Query) -> Iterator[Effect]:
-    """Two points matter; the paper's 2.6 are of another task. On the embedded task that asks for a
-    place, a model without positions can only guess among four answers; where a small motif may be
-    anywhere, it lacks nothing."""
+    """Two points matter; the paper's 2.6 are for another task. On the generated task whose classes
+    are positions, a model without positions can only guess among four classes. On the task of a
+    motif that can be anywhere, it should lose nothing."""
     without, kinds = accuracy(models("vit", positions="none")), by_kind(models)
     yield more(
         "accuracy with positions, mean of three kinds, minus without any, in points",
@@ -45,8 +45,8 @@ def positions_are_needed(models: Query) -> Iterator[Effect]:
 
 @check("VIT-02")
 def kind_of_positions_hardly_matters(models: Query) -> Iterator[Effect]:
-    """Hardly: by a third of what positions are worth, or less. The best and the worst kind are
-    those of the mean over trainings."""
+    """The bound is a third of the gain by positions. The best and the worst kind are those with the
+    best and the worst mean over trainings."""
     kinds = by_kind(models)
     gained = kinds.mean() - accuracy(models("vit", positions="none"))
     yield at_most(
@@ -68,7 +68,8 @@ def kind_of_positions_hardly_matters(models: Query) -> Iterator[Effect]:
 
 @check("VIT-03")
 def where_positions_join_hardly_matters(models: Query) -> Iterator[Effect]:
-    """Hardly: by half a point, between the best and the worst way of the mean over trainings."""
+    """The bound is half a point, between the ways with the best and the worst mean over
+    trainings."""
     for kind, name, reported in (("1d", "a list", models.paper), ("2d", "rows and columns", 0.05)):
         ways = [models("vit", **KINDS[kind], injection=way) for way in (None, "every", "shared")]
         accuracies = side_by_side([accuracy(trainings) for trainings in ways])
@@ -82,13 +83,13 @@ def where_positions_join_hardly_matters(models: Query) -> Iterator[Effect]:
 
 @reads("position_similarity")
 def index(rows: Rows, name: str) -> Array:
-    """One of the indices that sum up how alike embeddings of positions are (A4.28)."""
+    """An index that summarises the similarity of position embeddings (A4.28)."""
     return rows.where(index=name).one()
 
 
 @check("VIT-04")
 def positions_learn_the_grid(models: Query) -> Iterator[Effect]:
-    """That a position is most like itself needs no check: its cosine with itself is 1."""
+    """That a position is most similar to itself needs no check: its cosine with itself is 1."""
     vit = models("vit")
     yield less(
         "rank correlation of distance and cosine",
@@ -124,9 +125,9 @@ def without_positions_a_bag_of_patches(models: Query) -> Iterator[Effect]:
 
 @check("VIT-06")
 def positions_can_be_interpolated(models: Query) -> Iterator[Effect]:
-    """At half as many pixels again a side. On two cores only what interpolation itself promises is
-    computed: a table of 8 x 8 positions of width 64 with a class row, float32, taken over to 12 x
-    12, bilinear; the largest absolute difference from what it should be:
+    """At 1.5 times the side of the images. On two cores only exact properties of interpolation are
+    computed. A table of 8 x 8 positions of width 64 with a class row, float32, is interpolated to
+    12 x 12, bilinear. The numbers are largest absolute differences from the exact result:
 
         interpolation_constant    all positions one vector of N(0, 1): the same vector everywhere
         interpolation_linear      a plane, from 0 to 1 along rows and columns: the same plane on
@@ -136,13 +137,13 @@ def positions_can_be_interpolated(models: Query) -> Iterator[Effect]:
     if models.sanity:
         exact = models("identities")
         for name in ("constant", "linear", "class"):
-            found = identity(exact, f"interpolation_{name}")
+            change = identity(exact, f"interpolation_{name}")
             label = (
                 "change of the class row"
                 if name == "class"
                 else f"largest change of a {name} field"
             )
-            yield at_most(label, found, 0 if name == "class" else 1e-5)
+            yield at_most(label, change, 0 if name == "class" else 1e-5)
         return
     larger = accuracy(models("vit", resolution=48))
     for other in ("truncated", "random"):

@@ -1,4 +1,4 @@
-"""What is learned before: from masked patches, from labels, at another resolution.
+"""Pre-training on masked patches or on labels, and fine-tuning at another resolution.
 
 Unless something else is said, masked patches are predicted as their mean colour, half of them
 _after_masked_patches, from all images; and everything that was learned before is fine-tuned on a
@@ -17,19 +17,19 @@ from vitreous.claims.readings import accuracy, identity
 
 
 def _after_masked_patches(models: Query, **facts: Any) -> Quantity:
-    """Accuracy after masked patches and fine-tuning."""
+    """Accuracy after pre-training on masked patches and fine-tuning."""
     return accuracy(models("vit", pretrained="masked", **facts))
 
 
 def scratch(models: Query) -> Quantity:
-    """Accuracy of a ViT that saw nothing but the tenth, as many images in all as a whole training
-    has."""
+    """Accuracy of a ViT trained on a tenth of the images only, with the usual number of samples in
+    total."""
     return accuracy(models("vit", fraction=0.1, schedule="samples"))
 
 
 @check("VIT-17")
 def masked_patches_help_less_than_labels(models: Query) -> Iterator[Effect]:
-    """The paper's two and four points are of ImageNet; one matters here."""
+    """The paper's two and four points are for ImageNet; one point matters here."""
     patches = _after_masked_patches(models)
     yield more(
         "accuracy after masked patches minus from scratch, in points",
@@ -57,7 +57,8 @@ def target_hardly_matters(models: Query) -> Iterator[Effect]:
 
 @check("VIT-19")
 def masked_patches_need_little(models: Query) -> Iterator[Effect]:
-    """Similar is at least seven tenths; and there has to be a gain of which to speak of a share."""
+    """A similar gain is at least 0.7 of the full one. The last effect is that there is a gain at
+    all."""
     base = scratch(models)
     gain = _after_masked_patches(models) - base
     for label, facts in (
@@ -98,6 +99,6 @@ def heads_may_begin_at_zero(models: Query) -> Iterator[Effect]:
 
 @check("VIT-23")
 def larger_images_help(models: Query) -> Iterator[Effect]:
-    """The 1.3 points that DeiT-B gains on ImageNet are of other images; the direction decides."""
+    """The direction decides, because the 1.3 points of DeiT-B are for ImageNet."""
     large, small = (accuracy(models("vit", tuned="whole", resolution=side)) for side in (48, None))
     yield more("accuracy fine-tuned at 48 pixels minus as long at 32, in points", large - small)

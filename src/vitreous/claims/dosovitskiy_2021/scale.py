@@ -1,4 +1,4 @@
-"""What more data, more computing and another learning rate change."""
+"""The effect of more data, more compute and another learning rate."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from vitreous.claims.readings import accuracy, identity
 RATES = (0.3, None, 3)
 """Multiples of the recipe's learning rate; None is the recipe's own."""
 SHARES = (0.1, 0.3, None)
-"""Of the training images; None is all. Every model sees as many images in all."""
+"""Shares of the training images; None is all. The number of samples in total is the same."""
 
 
 @check("VIT-07")
 def pooling_needs_its_own_rate(models: Query) -> Iterator[Effect]:
-    """Equal at their best rates decides. That the mean needs a lower rate: it gains more from one,
-    or loses less by it, than a class token does."""
+    """Equal accuracy at the best learning rates decides. That mean pooling needs a lower rate is a
+    supporting effect: a lower rate helps it more, or hurts it less, than a class token."""
     token, pooled = (
         side_by_side([accuracy(models("vit", pool=pool, rate=rate)) for rate in RATES])
         for pool in (None, "gap")
@@ -46,8 +46,8 @@ def gflops(rows: Rows) -> Array:
 
 @check("VIT-09")
 def hybrids_win_where_computing_is_scarce(models: Query) -> Iterator[Effect]:
-    """Scarce is a quarter of the training; it grows to a whole one, or the model by a size. The
-    paper's axis is computing, not data."""
+    """Little compute is a quarter of the training. It grows to the full training, or to a larger
+    model. The paper's axis is compute, not data."""
 
     def gap(**facts: Any) -> Quantity:
         return accuracy(models("hybrid", **facts)) - accuracy(models("vit", **facts))
@@ -71,7 +71,7 @@ def hybrids_win_where_computing_is_scarce(models: Query) -> Iterator[Effect]:
 
 @check("VIT-10")
 def vits_need_less_computing(models: Query) -> Iterator[Effect]:
-    """The paper compares curves over models trained on 300 million images, of which small data have
+    """The paper compares curves of models trained on 300 million images, for which small data have
     no analogue. Accuracy and operations are reported."""
     vit, resnet = models("vit"), models("resnet")
     yield more("accuracy of ViT minus that of ResNet, in points", accuracy(vit) - accuracy(resnet))
@@ -79,12 +79,12 @@ def vits_need_less_computing(models: Query) -> Iterator[Effect]:
 
 
 def with_share(models: Query, model: str, share: float | None, **facts: Any) -> Quantity:
-    """Accuracy of a model that learned from a share of the images."""
+    """Accuracy of a model trained on a share of the images."""
     return accuracy(models(model, fraction=share, schedule="samples" if share else None, **facts))
 
 
 def _growth(label: str, gaps: list[Quantity]) -> Iterator[Effect]:
-    """From the smallest share of the images to all of them, and from each share to the next."""
+    """The change from the smallest share of the images to all, and from each share to the next."""
     yield more(f"{label} from 10 % to 100 % of the images, in points", gaps[-1] - gaps[0])
     for (small, large), (before, after) in zip(pairwise(SHARES), pairwise(gaps), strict=True):
         shares = " to ".join(f"{100 * (share or 1):.0f} %" for share in (small, large))
@@ -93,7 +93,8 @@ def _growth(label: str, gaps: list[Quantity]) -> Iterator[Effect]:
 
 @check("VIT-11")
 def data_stand_in_for_inductive_bias(models: Query) -> Iterator[Effect]:
-    """Whether ViT overtakes is noted only: that takes more images than small sets have."""
+    """Whether ViT overtakes ResNet is only noted, because that takes more images than small data
+    have."""
     ahead = [
         with_share(models, "vit", share) - with_share(models, "resnet", share) for share in SHARES
     ]
@@ -112,7 +113,7 @@ def larger_models_need_more_data(models: Query) -> Iterator[Effect]:
 
 @check("VIT-21")
 def smaller_patches_cost_more(models: Query) -> Iterator[Effect]:
-    """Whether they also do better is HDV-19's question, and its answer on small data is another.
+    """Whether they are also more accurate is judged by HDV-19, with another result on small data.
 
     Computed: operations of two ViTs (12 blocks, width 192, 3 heads, 32 x 32 images, mean of tokens,
     no class token) with patches of 4 and of 8, the first over the second:
@@ -137,8 +138,8 @@ def dense_layers_on_pixels_are_huge(models: Query) -> Iterator[Effect]:
     """Computed: `dense_over_convolution_weights`, the number of weights of a linear map from all 3
     x 32 x 32 inputs to all 64 x 32 x 32 outputs over that of a 3 x 3 convolution from 3 to 64
     channels, both counted on real layers (the dense one on torch's meta device) and without biases.
-    That is 32⁴ / 9, about 116,508; vastly is a thousand times."""
-    found = identity(models("identities"), "dense_over_convolution_weights")
+    That is 32⁴ / 9, about 116,508; "vastly" means at least a thousand times."""
+    ratio = identity(models("identities"), "dense_over_convolution_weights")
     yield more(
-        "weights of the dense layer over those of the convolution", found, 1.0, matters=log(1000)
+        "weights of the dense layer over those of the convolution", ratio, 1.0, matters=log(1000)
     )

@@ -10,4 +10,4 @@ from vitreous.claims.park_2022.book import BOOK
 __all__ = ["BOOK"]
 
 for part in iter_modules(__path__):
-    import_module(f"{__name__}.{part.name}")  # enters its claims
+    import_module(f"{__name__}.{part.name}")  # registers its checks

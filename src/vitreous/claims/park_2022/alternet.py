@@ -14,29 +14,30 @@ from vitreous.claims.readings import accuracy, ape, nep, robustness
 from vitreous.claims.statistics import beyond_chance
 
 BUILD_UP = ("0,0,0,0", "0,0,0,1", "0,0,0,2", "0,0,1,2", None, "1,1,1,2")
-"""Attention blocks by stage, one more from each to the next, in the paper's order. None is AlterNet
-as it is, 0,1,1,2; the first is the pre-activation ResNet that it is made from."""
+"""Number of attention blocks in each stage, in the paper's order: each variant has one more. The
+first is the pre-activation ResNet; None is AlterNet itself, 0,1,1,2."""
 SMALL_BUILD_UP = ("0,0,0", "0,0,1", "0,0,2", None)
-"""The same in three stages; AlterNet as it is has 0,1,2."""
-FEW = 0.2
-"""Share of the images that few are."""
+"""The same for three stages; None is AlterNet itself, 0,1,2."""
+FEW_SHARE = 0.2
+"""Share of the images in a training on few images."""
 
 
 def _build_up(models: Query, fraction: float | None = None) -> list[Trainings]:
-    """From no attention to the most."""
+    """The variants from no attention to the most, trained on a share of the images."""
     variants = SMALL_BUILD_UP if models.sanity else BUILD_UP
     return [models("alternet", msas=msas, fraction=fraction) for msas in variants]
 
 
 def lead_of_the_best(row: Array, axis: int) -> Array:
-    """The largest of a row minus its first."""
+    """The largest number of a row minus its first; a statistic for `beyond_chance`."""
     return np.asarray(row[..., 1:].max(axis) - row[..., 0])
 
 
 @check("HDV-43")
 def attention_from_the_end_helps(models: Query) -> Iterator[Effect]:
-    """One block decides, because it needs no choice. The best of five is better than none by chance
-    alone; what noise gives is subtracted."""
+    """A single attention block decides, because no choice among variants is involved. The best of
+    five variants would be better than none by chance alone, so the bias due to noise is subtracted
+    there."""
     accuracies = side_by_side([accuracy(network) for network in _build_up(models)])
     yield more(
         "accuracy with one attention block minus that with none, in points",
@@ -91,11 +92,11 @@ def alternet_is_flat_and_convex(models: Query) -> Iterator[Effect]:
 
 @check("HDV-47")
 def more_data_more_attention(models: Query) -> Iterator[Effect]:
-    """What the most attention gains over none, with all images minus with a fifth. The best number
-    itself is a choice among noisy accuracies."""
+    """The gain of the variant with the most attention over none, with all images minus with a
+    fifth. Which number of blocks is best is not compared: it is a choice among noisy accuracies."""
     every, few = (
         accuracy(networks[-1]) - accuracy(networks[0])
-        for networks in (_build_up(models), _build_up(models, FEW))
+        for networks in (_build_up(models), _build_up(models, FEW_SHARE))
     )
     yield more(
         "what the most attention blocks gain, with all images minus with a fifth, in points",
@@ -105,10 +106,11 @@ def more_data_more_attention(models: Query) -> Iterator[Effect]:
 
 @check("HDV-48")
 def swin_catches_up(models: Query) -> Iterator[Effect]:
-    """A fifth of the images, seen five times as often, so that the number of steps is the same."""
+    """With a fifth of the images, training takes five times the epochs, so the number of steps is
+    the same."""
     few, every = (
         accuracy(models("alternet", **facts)) - accuracy(models("swin", **facts))
-        for facts in ({"fraction": FEW, "schedule": "samples"}, {})
+        for facts in ({"fraction": FEW_SHARE, "schedule": "samples"}, {})
     )
     yield more(
         "lead of AlterNet over Swin with a fifth of the images minus that with all, in points",
@@ -118,8 +120,8 @@ def swin_catches_up(models: Query) -> Iterator[Effect]:
 
 @check("HDV-57")
 def later_stages_need_more_heads(models: Query) -> Iterator[Effect]:
-    """Against constant numbers, as many in every stage as rising ones have in the mean, or nearly,
-    and against falling ones."""
+    """Compared with a constant number of heads, about the mean of the rising ones, and with the
+    rising numbers in reverse order."""
     rising = accuracy(models("alternet"))
     for order in ("constant", "falling"):
         yield more(

@@ -1,4 +1,4 @@
-"""How sharp the loss is, where it is not convex, and how the weights move through it."""
+"""Curvature and convexity of the loss, its landscape, and the trajectory of the weights."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from vitreous.claims.quantity import REPLICATES, Array
 from vitreous.claims.readings import ape, nep
 
 DECAY = 0.05
-"""By which Park and Kim multiply the sum of all norms in the landscapes that they plot (A4.05)."""
+"""Factor of the sum of all norms in the landscapes that Park and Kim plot (A4.05)."""
 FAR, NEAR = 0.8, 0.1
-"""Radii at which landscapes are compared; at 1 every filter has moved by its own length."""
+"""Radii at which landscapes are compared; at radius 1 every filter has moved by its own norm."""
 
 
 @reads("landscape")
 def rise(rows: Rows, radius: float, term: str = "") -> Array:
-    """Mean rise of the NLL on a ring around the trained weights, in which a loss that is not finite
-    is infinite. With `l2` that of ½ · decay · |w|² is added, with `norms` that of decay · Σ‖W‖, as
-    the paper has it (X-32)."""
+    """Mean rise of the NLL on a ring around the trained weights; infinite if a loss is not finite.
+
+    `term` adds the rise of a penalty: "l2" that of ½ · decay · |w|², "norms" that of decay · Σ‖W‖,
+    as in the paper (X-32).
+    """
     rings = rows.where(part="ring")
     ring = rings.select(np.isclose(rings.numbers("radius"), radius))
     if not len(ring):
         raise Unreadable(
             f"landscape of {rows.item.name} has no ring of radius {radius:g}; 21 points have one"
         )
-    found = ring.one()
+    total = ring.one()
     if term:
-        found = found + {"l2": 1.0, "norms": DECAY}[term] * float(ring.numbers(term)[0])
-    return np.where(np.isnan(found), np.inf, found)
+        total = total + {"l2": 1.0, "norms": DECAY}[term] * float(ring.numbers(term)[0])
+    return np.where(np.isnan(total), np.inf, total)
 
 
 @reads("landscape")
 def highest(rows: Rows) -> Array:
-    """Rise of the NLL at the point of the grid where it is largest; infinite if it is not finite
-    somewhere."""
+    """Largest rise of the NLL on the grid; infinite if a loss is not finite."""
     points = rows.where(part="point").draws("rise")
     points = np.where(np.isnan(points), np.inf, points)
     return np.asarray(points[:, int(np.argmax(points[0]))])
@@ -47,24 +48,25 @@ def highest(rows: Rows) -> Array:
 
 @reads("landscape")
 def worse_than_guessing(rows: Rows) -> Array:
-    """Share of the points of the grid whose loss is that of guessing or worse, or not finite."""
+    """Share of the grid's points whose loss is not finite, or not better than guessing."""
     return rows.where(measure="share of points worse than guessing").one()
 
 
 @reads("trajectory")
 def farthest(rows: Rows) -> Array:
     """Largest distance from the final weights, relative to that of the first checkpoint (A4.06)."""
-    return _exact(np.nanmax(_way(rows, "distance")))
+    return _without_interval(np.nanmax(_checkpoint_numbers(rows, "distance")))
 
 
 @reads("trajectory")
 def turning(rows: Rows) -> Array:
-    """How much the weights turn, seen from the end: the sum of angles in degrees."""
-    angles = _way(rows, "angle")
-    return _exact(np.abs(np.diff(angles[np.isfinite(angles)])).sum())
+    """Sum of the changes of direction of the weights, as seen from the end, in degrees."""
+    angles = _checkpoint_numbers(rows, "angle")
+    return _without_interval(np.abs(np.diff(angles[np.isfinite(angles)])).sum())
 
 
-def _way(rows: Rows, column: str) -> Array:
+def _checkpoint_numbers(rows: Rows, column: str) -> Array:
+    """A column of the checkpoints on the trajectory; raises if there are fewer than two."""
     numbers = rows.where(drawn=True).numbers(column)
     if np.isfinite(numbers).sum() < 2:
         raise Unreadable(
@@ -73,13 +75,13 @@ def _way(rows: Rows, column: str) -> Array:
     return numbers
 
 
-def _exact(value: float) -> Array:
+def _without_interval(value: float) -> Array:
     return np.full(1 + REPLICATES, value)
 
 
 @check("HDV-06")
 def loss_is_not_convex_early(models: Query) -> Iterator[Effect]:
-    """The sentence is about early training in general; measured at the end of the warm-up, as in
+    """The claim is about early training in general. It is measured at the end of the warm-up, as in
     the paper."""
     vit, resnet = (nep(models(model, checkpoint="warmup")) for model in ("vit", "resnet"))
     yield more("share of negative eigenvalues, ViT minus ResNet", vit - resnet, paper=models.paper)
@@ -120,7 +122,7 @@ def resnet_is_convex_on_little_data(models: Query) -> Iterator[Effect]:
 
 @check("HDV-09")
 def attention_flattens(models: Query) -> Iterator[Effect]:
-    """The end of warm-up decides, because the paper has numbers of the same quantity there."""
+    """The end of the warm-up decides, because the paper reports the same quantity there."""
     ratio = {
         at: ape(models("vit", checkpoint=at)) / ape(models("resnet", checkpoint=at))
         for at in ("warmup", "33", "66", None)
@@ -134,8 +136,8 @@ def attention_flattens(models: Query) -> Iterator[Effect]:
 
 @check("HDV-10")
 def training_sharpens(models: Query) -> Iterator[Effect]:
-    """The paper shows modes of the spectra, not means, so there is no number to compare with: the
-    direction decides."""
+    """The direction decides: the paper reports modes of the spectra instead of means, so there is
+    no number to compare with."""
     vit, resnet = models("vit"), models("resnet")
     early, early_resnet = models("vit", checkpoint="warmup"), models("resnet", checkpoint="warmup")
     label = "mean positive eigenvalue at the end over that after warm-up"
@@ -150,10 +152,10 @@ def training_sharpens(models: Query) -> Iterator[Effect]:
 
 @check("HDV-11")
 def landscape_is_flatter(models: Query) -> Iterator[Effect]:
-    """The NLL decides, at the radius where the published grid has its number. The loss that the
-    paper plots adds decay · Σ‖W‖, which may turn the comparison round, so it is a supporting
-    effect. The usual L2 term is noted, and so is what happens close to the centre, where ViT is
-    steeper in the paper."""
+    """The NLL decides, at the radius of the number in the published grid. The loss that the paper
+    plots adds decay · Σ‖W‖, which may reverse the comparison, so it is a supporting effect. The
+    usual L2 term is noted, and so is the rise close to the centre, where ViT is steeper in the
+    paper."""
     vit, resnet = models("vit"), models("resnet")
     yield less(
         "rise of the NLL at radius 0.8, ViT over ResNet",
@@ -199,9 +201,9 @@ def stages_help_optimisation(models: Query) -> Iterator[Effect]:
 
 @check("HDV-22")
 def windows_flatten(models: Query) -> Iterator[Effect]:
-    """Size and sign are those after warm-up; late is the last third of the training. The paper
-    shows spectra without numbers: the direction decides. At scale `reproduction` windows are of
-    2 x 2 patches; those of `small`, 4 x 4, see the whole map in 8 of 12 blocks."""
+    """Size and sign are measured after the warm-up; "late" is the last third of the training. The
+    direction decides, because the paper shows spectra without numbers. At scale `reproduction`
+    windows have 2 x 2 patches; with the 4 x 4 of `small`, 8 of 12 blocks have global attention."""
     local = "window" if models.sanity else "swin"
     swin, vit = models(local, checkpoint="warmup"), models("vit", checkpoint="warmup")
     yield less("mean positive eigenvalue of Swin over that of ViT", ape(swin) / ape(vit), 1.0)
@@ -218,7 +220,7 @@ def windows_flatten(models: Query) -> Iterator[Effect]:
 
 @check("HDV-50")
 def augmentation_flattens(models: Query) -> Iterator[Effect]:
-    """After warm-up, on the loss that each is trained on. ViT decides."""
+    """After the warm-up, on the loss that each model is trained with. ViT decides."""
     augmented, plain = (models("vit", augment=kind, checkpoint="warmup") for kind in (None, "none"))
     label = "mean positive eigenvalue with augmentation over that without"
     yield less(f"{label}, of ViT", ape(augmented) / ape(plain), 1.0)
@@ -233,10 +235,10 @@ def augmentation_flattens(models: Query) -> Iterator[Effect]:
 
 @check("HDV-51")
 def clean_curvature_misleads(models: Query) -> Iterator[Effect]:
-    """How many times as sharp ViT seems, relative to ResNet, on clean images. Twofold matters: it
-    is what lies between "flatter" and "sharper" in the literature the paper argues with. Leaving
-    out L2, the other half of the warning, changes every eigenvalue by the decay alone and is not
-    measured."""
+    """The factor by which ViT looks sharper, relative to ResNet, on clean images. A factor of two
+    matters: it separates "flatter" from "sharper" in the literature that the paper disputes. The
+    other half of the warning, leaving out L2, shifts every eigenvalue by the weight decay and is
+    not measured."""
     augmented, clean = (
         ape(models("vit", measured=how)) / ape(models("resnet", measured=how))
         for how in (None, "clean")

@@ -1,4 +1,4 @@
-"""What attention and convolutions do to frequencies, and which noise they cannot stand."""
+"""Attention and convolutions as filters, and robustness to noise by its frequency."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from vitreous.claims.park_2022.units import (
     high_by_stage,
     high_from_stem,
     high_in_first_stage,
-    quarter,
-    rest,
+    mean_of_first_quarter,
+    mean_of_rest,
     sharpening,
 )
 from vitreous.claims.quantity import Array, least_of
@@ -23,17 +23,17 @@ from vitreous.claims.readings import accuracy, identity
 
 
 def fine_vit(models: Query) -> Trainings:
-    """Patches of 2 pixels: the paper's maps are 14 × 14, and on 8 × 8 there are but three
-    frequencies."""
+    """The ViT with patches of 2 pixels: the paper's maps are 14 × 14, and maps of 8 × 8 have only
+    three frequencies."""
     return models("vit", patch=2)
 
 
 @check("HDV-26")
 def attention_is_low_pass(models: Query) -> Iterator[Effect]:
-    """On two cores: properties of attention as such, in float64, seed 0, J the matrix that takes
-    the mean over 64 tokens, A = softmax(QKᵀ/√32) with Q, K, x of 64 × 32 standard normal numbers,
-    1000 draws, and the ratio r(x) = |(I−J)x| / |Jx| of what varies to what is constant (Frobenius
-    norms).
+    """On two cores: exact properties of attention, in float64 with seed 0. J is the matrix that
+    takes the mean over 64 tokens; A = softmax(QKᵀ/√32), with Q, K and x of 64 × 32 standard normal
+    numbers, 1000 draws; r(x) = |(I−J)x| / |Jx| is the part of x that varies over tokens relative to
+    its constant part (Frobenius norms).
 
     attention_leak_from_constant      largest entry of |(I−J)A − (I−J)A(I−J)| over all draws
     attention_eighth_power_ratio      largest r(A⁸x) / r(x) over all draws
@@ -61,7 +61,7 @@ def attention_is_low_pass(models: Query) -> Iterator[Effect]:
     )
     yield less(
         "mean change of its log amplitude after the first quarter of the blocks",
-        rest(steps),
+        mean_of_rest(steps),
         paper=-0.10,
     )
 
@@ -69,14 +69,16 @@ def attention_is_low_pass(models: Query) -> Iterator[Effect]:
 @check("HDV-27")
 def early_attention_sharpens(models: Query) -> Iterator[Effect]:
     steps = sharpening(fine_vit(models), "attention")
-    difference = quarter(steps) - rest(steps)
+    difference = mean_of_first_quarter(steps) - mean_of_rest(steps)
     yield more(
         "change by attention in the first quarter of the blocks minus that in the rest",
         difference,
         paper=models.paper,
     )
     yield noted(
-        "change by attention in the first quarter of the blocks", quarter(steps), paper=0.25
+        "change by attention in the first quarter of the blocks",
+        mean_of_first_quarter(steps),
+        paper=0.25,
     )
 
 
@@ -100,7 +102,7 @@ def mlps_sharpen(models: Query) -> Iterator[Effect]:
     yield more(
         "share of MLPs that raise the highest frequency", (mlps > 0).mean(), 0.5, paper=models.paper
     )
-    apart = rest(mlps) - rest(attention)
+    apart = mean_of_rest(mlps) - mean_of_rest(attention)
     yield more(
         "change by MLPs minus that by attention after the first quarter of the blocks",
         apart,
@@ -110,8 +112,8 @@ def mlps_sharpen(models: Query) -> Iterator[Effect]:
 
 @check("HDV-29")
 def convolutions_are_high_pass(models: Query) -> Iterator[Effect]:
-    """The rise within the first stage decides, because there the resolution stays the same. From
-    stage to stage the highest frequency is not the same wave, and rises in untrained networks, too.
+    """The rise within the first stage decides, because its resolution is constant. Between stages
+    the highest frequency is a different wave, and it also rises in untrained networks.
 
     On two cores: `random_convolutions_raise_high_share`, the share of 100 draws in which four
     random 3 × 3 convolutions with ReLU raise the share of high frequencies, as for HDV-28: float64,
@@ -157,8 +159,8 @@ def vit_smooths_resnet_sharpens(models: Query) -> Iterator[Effect]:
 
 @check("HDV-31")
 def swin_keeps_high_frequencies(models: Query) -> Iterator[Effect]:
-    """Maps of Swin are smaller in later stages, where the highest frequency is a longer wave; the
-    change by each unit is taken within one map."""
+    """Swin's maps are smaller in later stages, where the highest frequency is a longer wave. So the
+    change by each unit is measured within one resolution."""
     swin, vit = (
         sharpening(model, "attention").mean() for model in (models("swin"), fine_vit(models))
     )
@@ -167,9 +169,11 @@ def swin_keeps_high_frequencies(models: Query) -> Iterator[Effect]:
 
 @reads("band_noise")
 def noise_gap(rows: Rows, least: float, most: float) -> Array:
-    """Change of accuracy of a model under noise minus that of the model beside it, in points, mean
-    over the frequencies (in π) from `least` to `most`. Both have met the same noise, which is why
-    they are in one result."""
+    """Change of accuracy under noise, of a model minus that of the second model, in points.
+
+    It is the mean over noise frequencies (in π) from `least` to `most`. Both models are in one
+    result, because they were tested with the same noise.
+    """
     noisy = Rows(rows.item, rows.result).where(noisy=True)
     frequency = noisy.numbers("frequency")
     within = noisy.select((frequency >= least - 1e-6) & (frequency <= most + 1e-6))
@@ -183,7 +187,7 @@ def noise_gap(rows: Rows, least: float, most: float) -> Array:
 
 @check("HDV-32")
 def noise_by_frequency(models: Query) -> Iterator[Effect]:
-    """What differs most in the paper decides: noise of high frequency."""
+    """Noise of high frequency decides, for which the difference in the paper is largest."""
     both = models("vit", beside="resnet")
     label = "change of accuracy under noise of {}, ViT minus ResNet, in points"
     yield more(label.format("0.7π and above"), noise_gap(both, 0.7, 1.0), paper=models.paper)
@@ -194,7 +198,7 @@ def noise_by_frequency(models: Query) -> Iterator[Effect]:
 
 @reads("cue_conflict")
 def shape_share(rows: Rows) -> Array:
-    """Of the answers that follow shape or texture where they disagree: those by shape, in percent
+    """Percentage of predictions by shape, among those by shape or texture when the two disagree
     (A4.34)."""
     return POINTS * rows.where(overall=True).one()
 
@@ -207,9 +211,9 @@ def low_pass_change(rows: Rows) -> Array:
 
 @check("HDV-33")
 def attention_goes_by_shape(models: Query) -> Iterator[Effect]:
-    """Models trained on images in which both cues agree, and tested where they disagree. The paper
-    infers it from its noise experiment; ten points matter. Only generated images let cues disagree
-    at will."""
+    """Models are trained on images in which shape and texture agree, and tested on images in which
+    they disagree, which only generated images allow. The paper infers the claim from its noise
+    experiment; ten points matter."""
     vit, resnet = (models(model, data="SYN-A") for model in ("vit", "resnet"))
     shape = shape_share(vit) - shape_share(resnet)
     yield more("decisions by shape, ViT minus ResNet, in points", shape, matters=10.0)

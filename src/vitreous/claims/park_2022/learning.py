@@ -1,5 +1,4 @@
-"""How well models of different inductive bias learn, from much and from little, and whether they
-overfit."""
+"""Test error and training loss of models with different inductive bias, on much and little data."""
 
 from __future__ import annotations
 
@@ -53,10 +52,10 @@ def contradictions(errors: Quantity, losses: Quantity) -> Quantity:
 
 @check("HDV-01")
 def bias_lowers_error(models: Query) -> Iterator[Effect]:
-    """The gap of the two ends decides: patches differ between the models, so neighbours may change
-    places.
+    """The gap between ViT and ResNet decides. Models in between have different patch sizes, so
+    their order may vary.
 
-    With ten classes errors are smaller; a gap of two points matters there.
+    With ten classes errors are smaller, and a gap of two points matters.
     """
     gap = error(models("vit")) - error(models("resnet"))
     yield more(
@@ -99,8 +98,9 @@ def _errors_and_losses(models: Query) -> tuple[Quantity, Quantity]:
 
 @check("HDV-03")
 def same_on_other_data(models: Query) -> Iterator[Effect]:
-    """On real images the first half of the sentence decides. The second is about ImageNet; SYN-E,
-    of which there is as much as one likes, is an analogue and decides only on two cores."""
+    """On real images the first half of the sentence decides. The second half is about ImageNet.
+    SYN-E, of which any number of images can be generated, is an analogue of it; that decides only
+    on two cores."""
     few = 0.05 if models.sanity else 0.1
     small, large = (
         error(models("vit", data="SYN-E", fraction=part))
@@ -124,9 +124,9 @@ def same_on_other_data(models: Query) -> Iterator[Effect]:
 
 @check("HDV-04")
 def small_data_is_not_overfitted(models: Query) -> Iterator[Effect]:
-    """With as many epochs, as in the paper, fewer images also mean fewer steps, and the training
-    loss rises for that reason alone. So the comparison at as many images seen in all decides; the
-    paper's own, at as many epochs, supports it."""
+    """The comparison with the same number of samples in total decides. In the paper's comparison,
+    with the same number of epochs, fewer images also mean fewer steps, which alone raises the
+    training loss; it is a supporting effect."""
     shares = (None, 0.2, 0.04) if models.sanity else (None, 0.3, 0.1, 0.02)
     networks = [models("vit", fraction=share) for share in shares]
     errors = side_by_side([error(network) for network in networks])
@@ -149,8 +149,8 @@ def small_data_is_not_overfitted(models: Query) -> Iterator[Effect]:
 
 @check("HDV-05")
 def longer_training_does_not_help(models: Query) -> Iterator[Effect]:
-    """Small data: all images where there are many classes, a fifth where there are ten. One point
-    matters."""
+    """Small data are all images of a data set with many classes, or a fifth of one with ten. One
+    point matters."""
     share = 0.2 if models.scale == "ten" else None
     resnet = error(models("resnet", fraction=share))
     longer = error(models("vit", fraction=share, epochs=4)) - resnet
@@ -180,8 +180,8 @@ def augmentation_makes_underconfident(models: Query) -> Iterator[Effect]:
 
 @check("HDV-18")
 def dependence_on_the_image_matters(models: Query) -> Iterator[Effect]:
-    """Beside Mixer, the same network with two restrictions, each trained: attention that is the
-    same for all images, and attention within 5 × 5 tokens. Both are pooled by the mean."""
+    """Compared with Mixer, and with the ViT under two restrictions: attention that is the same for
+    all images, and attention within 5 × 5 tokens. Both are trained so, with mean pooling."""
     mixer, vit = models("mixer"), models("vit")
     yield more(
         "error of Mixer minus that of ViT, in points",

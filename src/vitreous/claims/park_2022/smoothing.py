@@ -1,5 +1,5 @@
-"""Attention as spatial smoothing: blur, pooling and neighbourhoods in its place, and what it is
-said to be good for."""
+"""Attention as spatial smoothing: blur, pooling and neighbourhoods instead of attention, and the
+benefits claimed for it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from vitreous.claims.readings import accuracy, ape, calibration, error, identity
 
 @check("HDV-52")
 def blur_improves_cnns(models: Query) -> Iterator[Effect]:
-    """The CNN is the pre-activation ResNet that AlterNet is made from, with blur and without;
-    nothing else differs. The paper's one point is of ImageNet; 0.3 matter here. Calibration is
-    noted, because strong augmentation decides it."""
+    """The CNN is the pre-activation ResNet of AlterNet, with and without blur; nothing else
+    differs. The paper's one point is for ImageNet; here 0.3 points matter. Calibration is only
+    noted, because strong augmentation dominates it."""
     without = "0,0,0" if models.sanity else "0,0,0,0"
     plain, end, start = (
         models("alternet", msas=without, blur=where) for where in (None, "end", "start")
@@ -48,8 +48,8 @@ def blur_improves_cnns(models: Query) -> Iterator[Effect]:
 
 @check("HDV-53")
 def pooling_can_replace_attention(models: Query) -> Iterator[Effect]:
-    """No worse than attention by three points or more; and better than no mixing of tokens, by
-    five."""
+    """At most three points worse than attention, and at least five points better than no mixing of
+    tokens."""
     attention, pool, none = (
         accuracy(models("vit", pool="gap", mixer=kind)) for kind in (None, "pool", "identity")
     )
@@ -77,8 +77,8 @@ def attacked(rows: Rows, attack: str = "fgsm") -> Array:
 
 @check("HDV-54")
 def vits_are_robust(models: Query) -> Iterator[Effect]:
-    """By direction alone, at matched accuracy. That attention near the end helps most is judged
-    elsewhere."""
+    """Judged by direction alone, at matched accuracy. Other claims judge whether attention near the
+    end helps most."""
     vit, resnet = models("vit"), models("resnet")
     for reading, what in ((robustness, "corruption"), (occluded, "occlusion"), (attacked, "FGSM")):
         kept = reading(vit) / accuracy(vit) - reading(resnet) / accuracy(resnet)
@@ -115,7 +115,8 @@ def attention_is_an_ensemble(models: Query) -> Iterator[Effect]:
 
 @check("HDV-56")
 def local_beats_global(models: Query) -> Iterator[Effect]:
-    """Swin has stages as well; the second part, as HDV-15, changes nothing but the reach."""
+    """Swin differs from ViT in its stages, too. The second effect, as in HDV-15, changes only the
+    reach of attention."""
     local = models("window" if models.sanity else "swin")
     lower = error(models("vit")) - error(local)
     yield more(

@@ -1,5 +1,5 @@
-"""Networks of several stages: blocks of alike layers, and which units of a stage cannot be
-missed."""
+"""Networks with several stages: blocks of similar layers, and lesions of units by their position in
+a stage."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from vitreous.claims.quantity import side_by_side
 from vitreous.claims.readings import cka_block_structure
 
 CONVOLUTION = "identity"
-"""The lesion of a ResNet: one 3 × 3 convolution passes its input on. Where it is strided it cannot,
-so that the first of a stage that can be lesioned is the first that is not strided."""
+"""The lesion of a ResNet: one 3 × 3 convolution becomes the identity. Strided convolutions cannot,
+so the first lesion of a stage is that of its first convolution without stride."""
 
 
 @check("HDV-39")
@@ -22,8 +22,8 @@ def stages_form_blocks(models: Query) -> Iterator[Effect]:
     """Mean CKA within a stage minus that across stages; of a ViT, within and across thirds of its
     depth.
 
-    A tenth matters: it is what two trainings of one ViT differ in at most. Units of one stage are
-    also closer in depth, in a ViT as in the others, which thirds take into account.
+    A tenth matters, because two trainings of one ViT differ by at most that. Units of one stage are
+    also closer in depth; the thirds of a ViT control for that.
     """
     vit = cka_block_structure(models("vit"))
     staged = {name: cka_block_structure(models(name)) for name in ("resnet", "pit", "swin")}
@@ -70,8 +70,8 @@ def attention_matters_at_stage_ends(models: Query) -> Iterator[Effect]:
 
 @check("HDV-42")
 def lesions_are_periodic(models: Query) -> Iterator[Effect]:
-    """By chance a trend of attention and the opposite one of MLPs meet in a quarter of the stages,
-    and a trend of convolutions is there in half of them."""
+    """By chance, the trend of attention and the opposite trend of MLPs occur together in a quarter
+    of the stages, and the trend of convolutions in half of them."""
     swin, resnet = models("swin"), models("resnet")
     both = (lesion_trends(swin, "attention") > 0) * (lesion_trends(swin, "mlp") < 0)
     yield more(

@@ -1,4 +1,4 @@
-"""What pooling, SAM, reach of attention, size of patches, heads and size of the model do to
+"""Sweeps over pooling, SAM, reach of attention, patch size, heads and model size: their effect on
 learning and curvature."""
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from vitreous.claims.quantity import Quantity, best_of, least_of, side_by_side, 
 from vitreous.claims.readings import accuracy, ape, error, nep, robustness, train_nll
 
 GLOBAL = 8
-"""Tokens a side of the whole map, so that attention within as many reaches everywhere."""
+"""Tokens per side of the whole map; a neighbourhood of this size is global attention."""
 
 
 @check("HDV-13")
 def mean_pooling_smooths(models: Query) -> Iterator[Effect]:
-    """Accuracies at the better of two learning rates each, because the two may need different
-    ones."""
+    """Each accuracy is that at the better of two learning rates, because the two ways of pooling
+    may need different ones."""
     early = nep(models("vit", pool="gap", checkpoint="warmup")) - nep(
         models("vit", checkpoint="warmup")
     )
@@ -40,9 +40,9 @@ def mean_pooling_smooths(models: Query) -> Iterator[Effect]:
 
 @check("HDV-14")
 def sam_helps(models: Query) -> Iterator[Effect]:
-    """All without strong augmentation. Both models at the usual radius, 0.05; a larger one is noted
-    for ViT. The paper cites 5.3 points of a ViT-B/16 on ImageNet, which is not the same
-    quantity."""
+    """All models are trained without strong augmentation. Both use the usual radius, 0.05; a larger
+    one is noted for ViT. The 5.3 points that the paper cites are for a ViT-B/16 on ImageNet, which
+    is another quantity."""
     vit, resnet = (models(model, augment="none") for model in ("vit", "resnet"))
     vit_sam, resnet_sam = (models(model, augment="none", sam=0.05) for model in ("vit", "resnet"))
     gain, gain_resnet = accuracy(vit_sam) - accuracy(vit), accuracy(resnet_sam) - accuracy(resnet)
@@ -84,7 +84,8 @@ def near_attention_learns_better(models: Query) -> Iterator[Effect]:
 
 @check("HDV-16")
 def middle_reach_is_most_convex(models: Query) -> Iterator[Effect]:
-    """Against the better of the two others: 5 × 5 has to have fewer than both."""
+    """Compared with the better of the two others: 5 × 5 must have fewer negative eigenvalues than
+    both."""
     near, middle, far = (
         models("vit", kernel=kernel, checkpoint="warmup") for kernel in (3, 5, GLOBAL)
     )
@@ -101,8 +102,8 @@ def middle_reach_is_most_convex(models: Query) -> Iterator[Effect]:
 
 @check("HDV-17")
 def middle_reach_is_more_robust(models: Query) -> Iterator[Effect]:
-    """The paper has no number: half a point on corrupted images matters, and one point on clean
-    ones is the most that two equal networks may differ by."""
+    """The paper has no number. Half a point on corrupted images matters; on clean images the two
+    networks count as equal if they differ by at most one point."""
     near, middle = (models("vit", kernel=kernel) for kernel in (3, 5))
     yield more(
         "accuracy on corrupted images, 5 × 5 minus 3 × 3, in points",
@@ -119,8 +120,8 @@ def middle_reach_is_more_robust(models: Query) -> Iterator[Effect]:
 
 @check("HDV-19")
 def middle_patches_are_best(models: Query) -> Iterator[Effect]:
-    """The study's default patches are those of 4 pixels. The paper has the error with patches of 2
-    only for another network, so there is no number to compare with."""
+    """The study's default patches have 4 pixels. The paper reports the error with patches of 2 only
+    for another network, so there is no number to compare with."""
     small, middle, large = (error(models("vit", patch=side)) for side in (2, None, 8))
     yield more("error with patches of 2 minus that with 4, in points", small - middle)
     yield more("error with patches of 8 minus that with 4, in points", large - middle)
@@ -158,8 +159,8 @@ def _rank_with_curvature(
 
 @check("HDV-23")
 def more_heads_are_smoother(models: Query) -> Iterator[Effect]:
-    """Models of half the depth, as in the paper. The width of a head stays the same, so the model
-    grows; with a fixed width of the model the sign may be another, which is noted."""
+    """Models have half the depth, as in the paper. The width of a head is constant, so the model
+    grows with their number; with a constant model width, which is noted, the sign may differ."""
     heads, wide = ((1, 2, 4, 8), 8) if models.sanity else ((1, 2, 4, 8, 16), 64)
     for label, rho in _rank_with_curvature(
         heads, lambda h: models("vit", heads=h, head_dim=wide, checkpoint="warmup"), "heads"
@@ -174,8 +175,8 @@ def more_heads_are_smoother(models: Query) -> Iterator[Effect]:
 
 @check("HDV-24")
 def wider_heads_are_smoother(models: Query) -> Iterator[Effect]:
-    """Models of half the depth, as in the paper. Four settings can be certain only over several
-    trainings."""
+    """Models have half the depth, as in the paper. A correlation over four settings can only be
+    certain with several trainings."""
     widths, heads = ((4, 8, 16, 32), 2) if models.sanity else ((16, 32, 64, 128), 3)
     for label, rho in _rank_with_curvature(
         widths, lambda w: models("vit", heads=heads, head_dim=w, checkpoint="warmup"), "head width"
@@ -185,8 +186,8 @@ def wider_heads_are_smoother(models: Query) -> Iterator[Effect]:
 
 @check("HDV-25")
 def larger_models_are_locally_flatter(models: Query) -> Iterator[Effect]:
-    """Flatter early and close by decides. Far out the loss is the NLL and decay · Σ‖W‖, as the
-    paper plots it; without that it is noted."""
+    """Flatness early in training and close to the weights decides. Farther away the loss is the NLL
+    plus decay · Σ‖W‖, as the paper plots it; the NLL alone is noted."""
     size = "wide" if models.sanity else "s"
     early = ape(models("vit", size=size, checkpoint="warmup")) / ape(
         models("vit", checkpoint="warmup")

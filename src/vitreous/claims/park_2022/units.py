@@ -1,7 +1,7 @@
-"""What claims read of single units: by kind, by stage, and by where in a stage they stand.
+"""Readings of single units: by kind, by stage, and by position in a stage.
 
-Rows of a result are in the order of the units, and stages are counted from 1; stem and head belong
-to none."""
+Rows of a result are in the order of the units. Stages are counted from 1; stem and head belong to
+no stage."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from vitreous.claims.evidence import Rows, Unreadable, reads
 from vitreous.claims.quantity import Array, Quantity
 
 POINTS = 100.0
-"""Percentage points of a share."""
+"""Factor that converts a share to percentage points."""
 
 
 def by_stage(rows: Rows, column: str = "value") -> dict[int, Array]:
-    """(1 + REPLICATES, units) readings of every stage that has any."""
+    """(1 + REPLICATES, units) of a column, by stage."""
     body = rows.select((rows.numbers("stage") > 0) & (rows.entries("kind") != "head"))
-    found = body.draws(column)
+    draws = body.draws(column)
     stages = body.entries("stage")
-    return {int(stage): found[:, stages == stage] for stage in dict.fromkeys(stages.tolist())}
+    return {int(stage): draws[:, stages == stage] for stage in dict.fromkeys(stages.tolist())}
 
 
-def several(stages: dict[int, Array], rows: Rows) -> dict[int, Array]:
-    """Those stages that have a first and a last unit."""
-    found = {stage: units for stage, units in stages.items() if units.shape[1] > 1}
-    if not found:
+def with_two_units(stages: dict[int, Array], rows: Rows) -> dict[int, Array]:
+    """The stages with at least two units, so that the first and the last differ."""
+    chosen = {stage: units for stage, units in stages.items() if units.shape[1] > 1}
+    if not chosen:
         raise Unreadable(f"{rows.result.name} of {rows.item.name} has no stage with two such units")
-    return found
+    return chosen
 
 
-def quarter(steps: Quantity) -> Quantity:
+def mean_of_first_quarter(steps: Quantity) -> Quantity:
     """Mean over the first quarter of the blocks."""
-    return steps.map(lambda each: each[: _quarter(each)].mean())
+    return steps.map(lambda each: each[: _quarter_length(each)].mean())
 
 
-def rest(steps: Quantity) -> Quantity:
+def mean_of_rest(steps: Quantity) -> Quantity:
     """Mean over all but the first quarter; of twelve blocks, from the fourth on."""
-    return steps.map(lambda each: each[_quarter(each) :].mean())
+    return steps.map(lambda each: each[_quarter_length(each) :].mean())
 
 
-def _quarter(each: Array) -> int:
+def _quarter_length(each: Array) -> int:
     return max(1, round(len(each) / 4))
 
 
@@ -51,7 +51,7 @@ def _quarter(each: Array) -> int:
 
 @reads("fourier")
 def sharpening(rows: Rows, kind: str) -> Array:
-    """What each unit of a kind does to the highest frequency of the map, in order (A4.07)."""
+    """Change of the highest frequency of the map by each unit of a kind, in order (A4.07)."""
     return rows.where(kind=kind, highest=True).draws("change")
 
 
@@ -63,19 +63,21 @@ def high_by_stage(rows: Rows) -> Array:
 
 @reads("fourier")
 def high_in_first_stage(rows: Rows) -> Array:
-    """The highest frequency after the last unit of the first stage minus that after the first; one
-    resolution."""
-    stages = several(by_stage(rows.where(highest=True)), rows)
+    """Highest frequency after the last unit of the first stage minus that after its first unit."""
+    stages = with_two_units(by_stage(rows.where(highest=True)), rows)
     first = stages[min(stages)]
     return first[:, -1] - first[:, 0]
 
 
 @reads("fourier")
 def high_from_stem(rows: Rows, frequency: str = "highest") -> Array:
-    """Amplitude after the last unit minus that after the stem: of the highest frequency of each
-    map, or of the one that all maps have in common."""
-    found = rows.where(**{frequency: True}).draws()
-    return found[:, -1] - found[:, 0]
+    """Amplitude after the last unit minus that after the stem.
+
+    `frequency` is "highest", the highest frequency of each map, or "common", the highest that all
+    maps have.
+    """
+    draws = rows.where(**{frequency: True}).draws()
+    return draws[:, -1] - draws[:, 0]
 
 
 # Variance over positions.
@@ -91,7 +93,7 @@ def variance_ratios(rows: Rows, kind: str) -> Array:
 def variance_by_half(rows: Rows, half: int) -> Array:
     """Relative change of the variance by attention, mean over the first (0) or second (1) half of
     every stage."""
-    stages = several(by_stage(rows.where(kind="attention"), "ratio"), rows)
+    stages = with_two_units(by_stage(rows.where(kind="attention"), "ratio"), rows)
     parts = [
         units[:, : units.shape[1] // 2] if half == 0 else units[:, -(units.shape[1] // 2) :]
         for units in stages.values()
@@ -101,8 +103,8 @@ def variance_by_half(rows: Rows, half: int) -> Array:
 
 @reads("variance")
 def variance_slopes(rows: Rows) -> Array:
-    """Of every stage: slope of log variance over its units."""
-    stages = several(by_stage(rows), rows)
+    """Slope of the log variance over the units of each stage."""
+    stages = with_two_units(by_stage(rows), rows)
     return np.stack(
         [np.polyfit(np.arange(units.shape[1]), np.log(units).T, 1)[0] for units in stages.values()],
         1,
@@ -111,16 +113,18 @@ def variance_slopes(rows: Rows) -> Array:
 
 @reads("variance")
 def variance_ends(rows: Rows, last_stage: int = 3) -> Array:
-    """Of every stage up to a last one: variance after its last unit over that after its first."""
-    stages = several({k: units for k, units in by_stage(rows).items() if k <= last_stage}, rows)
-    return np.stack([units[:, -1] / units[:, 0] for units in stages.values()], 1)
+    """Variance after the last unit of each stage over that after its first unit."""
+    stages = {k: units for k, units in by_stage(rows).items() if k <= last_stage}
+    chosen = with_two_units(stages, rows)
+    return np.stack([units[:, -1] / units[:, 0] for units in chosen.values()], 1)
 
 
 @reads("variance")
 def variance_peaks(rows: Rows, last_stage: int = 3) -> Array:
-    """Of every stage up to a last one: 1 where no unit has a larger variance than the last."""
-    stages = several({k: units for k, units in by_stage(rows).items() if k <= last_stage}, rows)
-    return np.stack([units.argmax(1) == units.shape[1] - 1 for units in stages.values()], 1)
+    """1 for each stage whose variance is largest after its last unit, else 0."""
+    stages = {k: units for k, units in by_stage(rows).items() if k <= last_stage}
+    chosen = with_two_units(stages, rows)
+    return np.stack([units.argmax(1) == units.shape[1] - 1 for units in chosen.values()], 1)
 
 
 @reads("variance")
@@ -137,17 +141,17 @@ def variance_transitions(rows: Rows) -> Array:
 
 @reads("lesion")
 def lesion_trends(rows: Rows, kind: str, change: str = "taken out", first_stage: int = 1) -> Array:
-    """Of every stage from a first one on: points lost without its last unit of a kind minus those
-    without its first."""
+    """Points lost without the last unit of a kind minus those without the first, for each stage
+    from `first_stage` on."""
     stages = by_stage(rows.where(kind=kind, change=change))
-    found = several({k: units for k, units in stages.items() if k >= first_stage}, rows)
-    return np.stack([POINTS * (units[:, -1] - units[:, 0]) for units in found.values()], 1)
+    chosen = with_two_units({k: units for k, units in stages.items() if k >= first_stage}, rows)
+    return np.stack([POINTS * (units[:, -1] - units[:, 0]) for units in chosen.values()], 1)
 
 
 @reads("lesion")
 def lesion_early_minus_late(rows: Rows, kind: str, change: str = "taken out") -> Array:
-    """Points lost by a lesion in the first half of the stages minus those in the second; the middle
-    one is late."""
+    """Points lost by a lesion in the first half of the stages minus those in the second half, to
+    which a middle stage belongs."""
     stages = by_stage(rows.where(kind=kind, change=change))
     if len(stages) < 2:
         raise Unreadable(f"lesion of {rows.item.name} has one stage only")

@@ -1,4 +1,4 @@
-"""Attention averages over positions, convolutions and MLPs tell them apart."""
+"""Variance over positions: attention lowers it, convolutions and MLPs raise it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from vitreous.claims.readings import identity, variances
 
 @check("HDV-34")
 def attention_lowers_variance(models: Query) -> Iterator[Effect]:
-    """Compared with what chance would give, half of the layers, and with untrained networks, which
-    have it or not depending on how they are initialised.
+    """Compared with half of the layers, which chance would give, and with untrained networks, where
+    the effect depends on the initialisation.
 
     On two cores: `random_attention_variance_ratio`, the mean over 1000 draws of random attention of
     Var(Ax) / Var(x), each the unbiased variance over the 64 tokens, mean over the 32 channels.
@@ -56,8 +56,8 @@ def mlps_raise_variance(models: Query) -> Iterator[Effect]:
 
 @check("HDV-36")
 def variance_builds_up(models: Query) -> Iterator[Effect]:
-    """Stages 1 to 3, as in the paper, by their geometric mean. A ResNet-18 has two blocks a stage,
-    where ResNet-50 has up to six: half of the paper's growth is much for it."""
+    """The geometric mean over stages 1 to 3, as in the paper. A ResNet-18 has two blocks per stage
+    and a ResNet-50 up to six, so half of the paper's growth is a high threshold for it."""
     resnet = models("resnet")
     yield more(
         "variance after the last block of a stage over that after the first, mean of stages 1 to 3",
@@ -84,8 +84,8 @@ def subsampling_lowers_variance(models: Query) -> Iterator[Effect]:
 
 @check("HDV-38")
 def stages_of_attention(models: Query) -> Iterator[Effect]:
-    """The depth of Swin is counted in blocks: if attention lowers the variance in one half of a
-    stage, it cannot rise after every unit."""
+    """The rise in Swin is counted after whole blocks: attention lowers the variance, so it cannot
+    rise after every unit."""
     halves = {
         (model, half): variance_by_half(models(model), half)
         for model in ("pit", "swin")

@@ -1,4 +1,4 @@
-"""What more data, and training on other data first, do to representations."""
+"""The effect of more data, and of pre-training on other data, on representations."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from vitreous.claims.evidence import Query, Rows, reads
 from vitreous.claims.facts import describe_facts
 from vitreous.claims.quantity import Array, Quantity, side_by_side
 from vitreous.claims.raghu_2021.book import check, few_images, larger
-from vitreous.claims.raghu_2021.pairs import ENDS, handed_on
+from vitreous.claims.raghu_2021.pairs import ENDS, stream_site
 from vitreous.claims.raghu_2021.probes import area, probe
 from vitreous.claims.readings import accuracy
 
 QUARTER = 0.25
-KEPT = 5 / 12
-"""Five of twelve blocks."""
+FIRST_BLOCKS = 5 / 12
+"""Depth of the first five of twelve blocks."""
 
 
 @reads("similarity_to")
 def _unit_similarity(rows: Rows, low: float, high: float) -> Array:
-    """CKA of units with those of the same name in the model beside, mean over units between two
+    """CKA of units with the unit of the same name in the second model, mean over units between two
     depths."""
-    found = rows.where(site=handed_on(rows))
-    depth, known = found.numbers("depth"), ~np.isnan(found.numbers())
+    outputs = rows.where(site=stream_site(rows))
+    depth, known = outputs.numbers("depth"), ~np.isnan(outputs.numbers())
     for end in ENDS:
-        known &= found.entries("kind") != end
-    return found.select(known & (depth >= low) & (depth <= high)).draws().mean(-1)
+        known &= outputs.entries("kind") != end
+    return outputs.select(known & (depth >= low) & (depth <= high)).draws().mean(-1)
 
 
 def _part_of(share: float) -> dict[str, Any]:
-    """Trained on a share of the images, seeing as many in all."""
+    """Facts of a training on a share of the images with the usual number of samples in total."""
     return {"fraction": share, "schedule": "samples"}
 
 
 @check("SLC-26")
 def lower_layers_need_little_data(models: Query) -> Iterator[Effect]:
-    """Compared with a model that was trained on all data from another start, so that nothing is
-    alike because it began alike; a further training on all data shows how alike two of them are."""
+    """Compared with a model that was trained on all data with another seed, so that nothing is
+    similar because of the same initialisation. A second training on all data, which is noted, shows
+    how similar two such models are."""
 
     def ends(size: dict[str, str], **facts: Any) -> tuple[Quantity, Quantity]:
         trainings = models(
@@ -90,8 +91,8 @@ def data_makes_the_middle(models: Query) -> Iterator[Effect]:
 
 @check("SLC-28")
 def vit_has_better_features_inside(models: Query) -> Iterator[Effect]:
-    """At matched accuracy: on a small data set a ViT that is behind has worse features
-    everywhere."""
+    """Tested at matched accuracy, because on small data a less accurate ViT has worse features at
+    every depth."""
     ahead = area(models("vit", size="s")) - area(models("resnet"))
     yield more("accuracy of probes, mean over depth, larger ViT minus ResNet, in points", ahead)
 
@@ -100,21 +101,22 @@ def vit_has_better_features_inside(models: Query) -> Iterator[Effect]:
 def more_is_better(models: Query) -> Iterator[Effect]:
     """Probes of the class token at the end, 10 images a class."""
     shares = [few_images(models), _part_of(0.1), _part_of(0.3), {}]
-    found = [probe(models("vit", **facts), "class token") for facts in shares]
-    yield more("gain of probes from the fewest images to all, in points", found[-1] - found[0])
-    steps = side_by_side([later - earlier for earlier, later in pairwise(found)])
+    probes = [probe(models("vit", **facts), "class token") for facts in shares]
+    yield more("gain of probes from the fewest images to all, in points", probes[-1] - probes[0])
+    steps = side_by_side([later - earlier for earlier, later in pairwise(probes)])
     yield noted("smallest gain from one amount of data to the next, in points", steps.minimum())
 
 
-def _other_classes(models: Query) -> str:
-    """What a ViT is pre-trained on before it is tuned on other classes."""
+def _pretraining_data(models: Query) -> str:
+    """The data, with other classes, on which a ViT is pre-trained before it is fine-tuned."""
     return "SYN-B" if models.sanity else "tiny100"
 
 
 @check("SLC-30")
 def the_whole_is_tuned(models: Query) -> Iterator[Effect]:
-    """Pre-trained on other classes: a head on features of the very same classes is as good."""
-    before = {"pretrained": "labels", "source": _other_classes(models)}
+    """The ViT is pre-trained on other classes, because on features of the same classes a new head
+    alone is as good."""
+    before = {"pretrained": "labels", "source": _pretraining_data(models)}
     whole, head = (accuracy(models("vit", **before, tuned=tuned)) for tuned in (None, "head"))
     yield more(
         "accuracy of fine-tuning everything minus the head only, in points",
@@ -125,12 +127,12 @@ def the_whole_is_tuned(models: Query) -> Iterator[Effect]:
 
 @check("SLC-32")
 def first_blocks_stay(models: Query) -> Iterator[Effect]:
-    """Compared with itself as it was when fine-tuning on other classes began. Very well preserved
-    has no number in the paper: 0.9."""
-    source = _other_classes(models)
+    """Compared with the same model at the start of fine-tuning on other classes. "Very well
+    preserved" has no number in the paper; here it is a CKA of 0.9."""
+    source = _pretraining_data(models)
     begun = f"vit pretrained=labels source={source} checkpoint=start"
     tuned = models("vit", pretrained="labels", source=source, beside=begun)
-    first, last = _unit_similarity(tuned, 0, KEPT), _unit_similarity(tuned, 1 - QUARTER, 1)
+    first, last = _unit_similarity(tuned, 0, FIRST_BLOCKS), _unit_similarity(tuned, 1 - QUARTER, 1)
     yield at_least(
         "CKA of the first five of twelve blocks before and after fine-tuning", first, 0.9
     )

@@ -1,4 +1,4 @@
-"""How far heads models, and what early layers see."""
+"""Attention distance of heads, and receptive fields of early layers."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from vitreous.claims.readings import column, head_distances, unit_distances
 def window_distances(rows: Rows) -> Array:
     """Mean attention distance of each window of heads of the first block, from the most local to
     the most global."""
-    found = _windows(rows)
-    _, first = np.unique(found.numbers("window"), return_index=True)
-    return column(found.select(first), "distance")
+    windowed = _windows(rows)
+    _, first = np.unique(windowed.numbers("window"), return_index=True)
+    return column(windowed.select(first), "distance")
 
 
 @reads("local_heads")
 def window_similarities(rows: Rows) -> Array:
-    """CKA of each window with the units of the convolutional model's first stage, mean over
-    those."""
-    found = _windows(rows)
-    windows = found.numbers("window")
-    each = [found.select(windows == window).draws().mean(-1) for window in np.unique(windows)]
-    return np.stack(each or [found.draws()], -1)
+    """CKA of each window of heads with the other model's first stage, mean over its units."""
+    windowed = _windows(rows)
+    windows = windowed.numbers("window")
+    each = [windowed.select(windows == window).draws().mean(-1) for window in np.unique(windows)]
+    return np.stack(each or [windowed.draws()], -1)
 
 
 def _windows(rows: Rows) -> Rows:
-    """Windows of heads with the units of the other model's first stage."""
-    found = rows.where(other_model=rows.item.other)
-    stage = found.numbers("other_stage")
-    return found.select(stage == stage.min(initial=np.inf))
+    """The rows of pairs of a window of heads and a unit of the other model's first stage."""
+    pairs = rows.where(other_model=rows.item.other)
+    stage = pairs.numbers("other_stage")
+    return pairs.select(stage == stage.min(initial=np.inf))
 
 
 @reads("erf")
 def radius(rows: Rows, depth: float, name: str = "value") -> Array:
-    """Of the effective receptive field of the centre at a depth, between the units around it."""
+    """Radius (or another column) of the effective receptive field of the centre at a depth,
+    interpolated between units."""
     centre = rows.where(position="centre")
     values = centre.draws(name)
     depths = centre.numbers("depth")
@@ -50,7 +50,7 @@ def radius(rows: Rows, depth: float, name: str = "value") -> Array:
 
 
 @reads("attention_distance")
-def least_of_last(rows: Rows, blocks: int = 2) -> Array:
+def most_local_of_last(rows: Rows, blocks: int = 2) -> Array:
     """Distance of the most local head of the last attention units, relative to uniform
     attention."""
     units = tuple(dict.fromkeys(rows.entries("unit")))
@@ -60,8 +60,8 @@ def least_of_last(rows: Rows, blocks: int = 2) -> Array:
 
 @check("SLC-09")
 def low_heads_are_local_and_global(models: Query) -> Iterator[Effect]:
-    """The most global head looks farther than the most local one in any network; half as far again
-    matters, and the untrained network says how much of it is there by chance."""
+    """In any network the most global head has a larger distance than the most local one. A factor
+    of 1.5 matters, and the untrained network shows how much of it is chance."""
     heads = head_distances(models("vit", **larger(models)))
     yield more(
         "distance of the most global head over that of the most local, block 1",
@@ -83,15 +83,15 @@ def high_heads_are_global(models: Query) -> Iterator[Effect]:
     network = models("vit", **larger(models))
     yield at_least(
         "distance of the most local head of the last two blocks, relative to uniform attention",
-        least_of_last(network),
+        most_local_of_last(network),
         0.85,
     )
     yield noted("mean distance in the last two blocks", unit_distances(network)[-2:].mean())
 
 
 def _lost_locality(models: Query, **size: str) -> Quantity:
-    """How much farther the most local head of the two lowest blocks looks after training on few
-    images."""
+    """Increase of the distance of the most local head of the first two blocks when the model is
+    trained on few images."""
     few, all_images = models("vit", **size, **few_images(models)), models("vit", **size)
     return head_distances(few, blocks=2).minimum() - head_distances(all_images, blocks=2).minimum()
 
@@ -112,8 +112,8 @@ def small_models_stay_local(models: Query) -> Iterator[Effect]:
 
 @check("SLC-13")
 def local_heads_are_convolutions(models: Query) -> Iterator[Effect]:
-    """The two ends of the paper's axes decide, 0.60 and 0.25. Windows of heads overlap, so a rank
-    correlation over them says less than it seems to."""
+    """The two ends of the paper's axes decide, 0.60 and 0.25. Windows of heads overlap, so the rank
+    correlation over them is weaker evidence than it seems."""
     model = models("vit", beside="resnet", **larger(models))
     distance, alike = window_distances(model), window_similarities(model)
     yield more(

@@ -1,4 +1,4 @@
-"""Where the claims of this paper are entered."""
+"""The book of this paper, in which checks are registered with `@check(ID)`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ check = BOOK.check
 
 
 def larger(models: Query) -> dict[str, str]:
-    """Facts of the larger ViT, which has enough heads to compare; in the embedded world there is
-    one size only."""
+    """Facts of the larger ViT, which has enough heads to compare; generated images use the standard
+    size."""
     return {} if models.sanity else {"size": "s"}
 
 
 def few_images(models: Query) -> dict[str, float | str]:
-    """Facts of a training on few images that sees as many in all: 5 %, and 256 of 8192 in the
-    embedded world."""
+    """Facts of a training on 5 % of the images (1/32 of generated ones) with the usual number of
+    samples in total."""
     return {"fraction": 1 / 32 if models.sanity else 0.05, "schedule": "samples"}

@@ -1,5 +1,4 @@
-"""Pairs of layers, as CKA compares them. Stem and head belong to no part of a model (A4.13) and are
-left out."""
+"""CKA of pairs of units, without stem and head (A4.13)."""
 
 from __future__ import annotations
 
@@ -14,9 +13,11 @@ ENDS = ("stem", "head")
 
 
 def _inner(rows: Rows) -> Rows:
-    """Streams after units that are no ends; a unit that is the same for all images has no
-    similarity."""
-    site = handed_on(rows)
+    """The pairs of inner units, without those whose CKA is undefined.
+
+    It is undefined for a unit whose output is the same for all images.
+    """
+    site = stream_site(rows)
     chosen = ~np.isnan(rows.numbers())
     for which in ("", "other_"):
         chosen &= rows.entries(f"{which}site") == site
@@ -25,9 +26,8 @@ def _inner(rows: Rows) -> Rows:
     return rows.select(chosen)
 
 
-def handed_on(rows: Rows) -> str:
-    """The site of the tensors that units hand on: results from before there was `out` call it
-    `after`."""
+def stream_site(rows: Rows) -> str:
+    """The name of the units' output in the column `site`: "out", or "after" in older results."""
     return "out" if (rows.entries("site") == "out").any() else "after"
 
 
@@ -39,22 +39,24 @@ def _within_model(rows: Rows) -> Rows:
 
 @reads("cka")
 def similarities(rows: Rows) -> Array:
-    """Of every two units of the model."""
+    """CKA of every pair of units of the model."""
     return _within_model(rows).draws()
 
 
 @reads("cka")
 def early_and_late(rows: Rows, part: float) -> Array:
-    """Of every unit in the first part of the depth with every one in the last."""
-    found = _within_model(rows)
-    early, late = found.numbers("depth") <= part, found.numbers("other_depth") >= 1 - part
-    return found.select(early & late).draws()
+    """CKA of every unit in the first `part` of the depth with every unit in the last `part`."""
+    pairs = _within_model(rows)
+    early, late = pairs.numbers("depth") <= part, pairs.numbers("other_depth") >= 1 - part
+    return pairs.select(early & late).draws()
 
 
 @reads("cka")
 def across_the_cut(rows: Rows, block: int) -> Array:
-    """Mean over pairs of a unit before a block and one from it on, minus mean over pairs on the
-    same side. A block begins with its attention."""
+    """Mean CKA of pairs across the beginning of a block, minus that of pairs on the same side.
+
+    A block begins with its attention.
+    """
     pairs = _within_model(rows)
     begins = np.unique(rows.where(kind="attention").numbers("depth"))
     if len(begins) < block:
@@ -67,8 +69,8 @@ def across_the_cut(rows: Rows, block: int) -> Array:
     return across.draws().mean(-1) - same.draws().mean(-1)
 
 
-class Cross(NamedTuple):
-    """Similarity of all units of a model to all of the one it is looked at beside."""
+class CrossSimilarity(NamedTuple):
+    """CKA of all units of a model with all units of the second model."""
 
     values: Array
     """(1 + REPLICATES, units, units of the other)."""
@@ -76,8 +78,8 @@ class Cross(NamedTuple):
     other: Array
 
 
-def cross(rows: Rows) -> Cross:
-    """Whichever of the two models stands first in the result."""
+def cross_similarity(rows: Rows) -> CrossSimilarity:
+    """The CKA between the models of a result; which of the two is listed first does not matter."""
     whole, (name, other) = Rows(rows.item, rows.result), (rows.item.name, rows.item.other)
     straight = _inner(whole.where(model=name, other_model=other))
     turned = _inner(whole.where(model=other, other_model=name))
@@ -93,32 +95,32 @@ def cross(rows: Rows) -> Cross:
         raise Unreadable(f"cka of {name!r} beside {other!r} has {len(positions)} pairs of units")
     values = whole.select(positions[np.lexsort((others, depth))]).draws()
     shape = (len(values), len(places), len(other_places))
-    return Cross(values.reshape(shape), places, other_places)
+    return CrossSimilarity(values.reshape(shape), places, other_places)
 
 
 @reads("cka")
 def counterpart(rows: Rows, low: float, high: float) -> Array:
-    """Depth of the unit most similar to a unit of the other model, mean over those of it that are
-    deeper than `low` and not deeper than `high`."""
-    found = cross(rows)
-    chosen = (found.other > low) & (found.other <= high)
+    """Depth of the unit most similar to a unit of the other model, mean over units of the other
+    model with depths in (`low`, `high`]."""
+    similarity = cross_similarity(rows)
+    chosen = (similarity.other > low) & (similarity.other <= high)
     if not chosen.any():
         raise Unreadable(f"{rows.item.other!r} has no units between depths {low} and {high}")
-    return np.asarray(found.depth[found.values[:, :, chosen].argmax(1)].mean(-1))
+    return np.asarray(similarity.depth[similarity.values[:, :, chosen].argmax(1)].mean(-1))
 
 
 @reads("cka")
 def closest(rows: Rows, low: float, high: float) -> Array:
-    """Similarity to the most similar unit of the other model, mean over units between two
-    depths."""
-    found = cross(rows)
-    chosen = (found.depth > low) & (found.depth <= high)
+    """CKA with the most similar unit of the other model, mean over units with depths in
+    (`low`, `high`]."""
+    similarity = cross_similarity(rows)
+    chosen = (similarity.depth > low) & (similarity.depth <= high)
     if not chosen.any():
         raise Unreadable(f"{rows.item.name!r} has no units between depths {low} and {high}")
-    return np.asarray(found.values[:, chosen].max(2).mean(-1))
+    return np.asarray(similarity.values[:, chosen].max(2).mean(-1))
 
 
 @reads("cka")
 def similarity_across(rows: Rows) -> Array:
-    """Mean over all pairs of a unit of one model and a unit of the other."""
-    return np.asarray(cross(rows).values.mean((1, 2)))
+    """Mean CKA over all pairs of a unit of one model and a unit of the other."""
+    return np.asarray(cross_similarity(rows).values.mean((1, 2)))

@@ -1,4 +1,4 @@
-"""What linear probes read off a model."""
+"""Accuracy of linear probes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vitreous.claims.evidence import Rows, Unreadable, reads
 from vitreous.claims.quantity import Array
 
 SHOTS = "10"
-"""Images of a class that probes are fitted on, as in the paper."""
+"""Images per class on which probes are fitted, as in the paper."""
 
 
 def _probes(rows: Rows, token: str) -> Rows:
@@ -28,17 +28,17 @@ def probe(
     at
         "last" or "middle"; the number of a block, whose last unit counts; or a depth in (0, 1).
     above_chance
-        Subtract what guessing gives.
+        Subtract the accuracy of guessing.
     """
-    found = _probes(rows, token)
-    depth = found.numbers("depth")
+    probes = _probes(rows, token)
+    depth = probes.numbers("depth")
     if not len(depth):
         raise Unreadable(
             f"linear_probe of {rows.item.name!r} has no probe of {token} with {SHOTS} images a "
             "class"
         )
     if isinstance(at, int):
-        begins = np.unique(found.where(kind="attention").numbers("depth"))
+        begins = np.unique(probes.where(kind="attention").numbers("depth"))
         chosen = np.searchsorted(begins, depth, side="right") == at
         if not chosen.any():
             raise Unreadable(f"{rows.item.name!r} has no block {at}")
@@ -48,7 +48,7 @@ def probe(
     else:
         wanted = 0.5 if isinstance(at, str) else at
         place = depth[np.abs(depth - wanted).argmin()]
-    accuracy = 100 * found.select(depth == place).draws().mean(-1)
+    accuracy = 100 * probes.select(depth == place).draws().mean(-1)
     if not above_chance:
         return accuracy
     classes = rows.item.count_classes()
@@ -62,6 +62,6 @@ def probe(
 @reads("linear_probe")
 def area(rows: Rows, token: str = "mean over positions") -> Array:
     """Accuracy in percent, mean over the depth of the model."""
-    found = _probes(rows, token)
-    depth = found.numbers("depth")
-    return np.asarray(100 * np.trapezoid(found.draws(), depth, axis=-1) / np.ptp(depth))
+    probes = _probes(rows, token)
+    depth = probes.numbers("depth")
+    return np.asarray(100 * np.trapezoid(probes.draws(), depth, axis=-1) / np.ptp(depth))

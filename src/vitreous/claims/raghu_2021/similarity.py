@@ -1,4 +1,4 @@
-"""Which layers compute alike, within a model and across models."""
+"""Similarity of layers, within a model and across models."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ THIRD = 1 / 3
 
 @check("SLC-01")
 def cka_knows_rotation_and_scale(models: Query) -> Iterator[Effect]:
-    """To be computed in float64 with `numpy.random.default_rng(0)`, by full-batch CKA as the probe
-    computes it, once with each estimator; the larger of the two counts where it is to be small, the
-    smaller where it is to be large.
+    """Computed in float64 with `numpy.random.default_rng(0)`, by full-batch CKA as in the probe,
+    with both estimators. The larger of the two counts if the number has to be small, the smaller if
+    it has to be large.
 
     X (256 × 32) is standard normal, Y (256 × 16) = X A + E with A (32 × 16) and E standard normal;
     Q (32 × 32) and R (16 × 16) are the orthogonal factors of standard normal matrices, and M =
@@ -55,10 +55,9 @@ def cka_knows_rotation_and_scale(models: Query) -> Iterator[Effect]:
 
 @check("SLC-02")
 def minibatches_are_enough(models: Query) -> Iterator[Effect]:
-    """To be computed in float64 with `numpy.random.default_rng(0)`: Z (2048 × 8) is standard
-    normal, and X and Y are each Z B + 12 E with their own standard normal B (8 × 2048) and E (2048
-    × 2048), drawn in the order Z, B, E, B, E. Features outnumber the images of a minibatch 16
-    times.
+    """Computed in float64 with `numpy.random.default_rng(0)`: Z (2048 × 8) is standard normal, and
+    X and Y are each Z B + 12 E with their own standard normal B (8 × 2048) and E (2048 × 2048),
+    drawn in the order Z, B, E, B, E. There are 16 times as many features as images in a minibatch.
 
     `cka_minibatch_difference`: |unbiased CKA from 16 minibatches of 128 − unbiased CKA of all 2048
     at once| (0.002 here); `cka_biased_difference`: |biased CKA from the same minibatches − unbiased
@@ -71,9 +70,9 @@ def minibatches_are_enough(models: Query) -> Iterator[Effect]:
 
 @check("SLC-03")
 def vit_is_uniform(models: Query) -> Iterator[Effect]:
-    """The paper shows a map without a number: similarities are to spread less than those of a
-    ResNet. Means over pairs, not the lowest: a class token that begins at zero makes the first
-    attention of a ViT unlike everything else, and a ViT has more pairs to be lowest among."""
+    """The paper shows a map without a number, so the spread of similarities is compared with that
+    of a ResNet. The supporting effects are means over pairs, not minima: a class token that starts
+    at zero makes the first attention of a ViT unlike all other units, and a ViT has more pairs."""
     vit, resnet = (similarities(models(model)) for model in ("vit", "resnet"))
     yield less(
         "standard deviation of CKA over pairs of layers, ViT minus ResNet",
@@ -86,7 +85,7 @@ def vit_is_uniform(models: Query) -> Iterator[Effect]:
 
 @check("SLC-04")
 def resnet_falls_apart(models: Query) -> Iterator[Effect]:
-    """0.2 matter: the two blocks of the paper's map are to be trainings."""
+    """A difference of 0.2 matters, for the two blocks in the paper's map to be visible."""
     vit, resnet = (cka_block_structure(models(model)) for model in ("vit", "resnet"))
     yield more("CKA within minus across stages of ResNet", resnet, matters=0.2)
     yield more("the same, ResNet minus ViT (within thirds)", resnet - vit)
@@ -102,8 +101,8 @@ def ends_are_alike(models: Query) -> Iterator[Effect]:
 
 @check("SLC-06")
 def lower_half_is_the_lowest_quarter(models: Query) -> Iterator[Effect]:
-    """A layer corresponds to the most similar one; depths are means over the layers of the half. At
-    most 0.35 is the paper's quarter with room for the coarser depth of twelve blocks."""
+    """Each layer corresponds to the most similar one; depths are means over the layers of the half.
+    The bound of 0.35 is the paper's quarter, with room for the coarser depths of twelve blocks."""
     depth = counterpart(models("vit", beside="resnet"), -1.0, 0.5)
     yield at_most(
         "depth in ViT of what is most like the lower half of ResNet",
@@ -115,7 +114,7 @@ def lower_half_is_the_lowest_quarter(models: Query) -> Iterator[Effect]:
 
 @check("SLC-07")
 def upper_half_is_the_middle(models: Query) -> Iterator[Effect]:
-    """The paper's "next third" with room on both sides: 0.25 to 0.7."""
+    """The bounds, 0.25 and 0.7, are the paper's "next third" with room on both sides."""
     depth = counterpart(models("vit", beside="resnet"), 0.5, 1.0)
     yield within(
         "depth in ViT of what is most like the upper half of ResNet, minus 0.475",
@@ -126,8 +125,8 @@ def upper_half_is_the_middle(models: Query) -> Iterator[Effect]:
 
 @check("SLC-08")
 def last_third_is_its_own(models: Query) -> Iterator[Effect]:
-    """The paper has no number: the direction decides. A ViT that pools all tokens supports it:
-    there the effect is to be smaller."""
+    """The direction decides, because the paper has no number. In a ViT that pools all tokens the
+    effect should be smaller, which is a supporting effect."""
 
     def change(**facts: str) -> Quantity:
         model = models("vit", beside="resnet", **facts)

@@ -1,4 +1,4 @@
-"""What skips carry past the branches, and what becomes of a ViT without them."""
+"""The ratio of skip and branch, and ViTs trained without some skips."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from vitreous.claims.raghu_2021.pairs import across_the_cut
 from vitreous.claims.readings import error
 
 SKIPLESS = (2, 6, 9)
-"""Blocks that are trained without skips, of twelve."""
+"""Blocks trained without skips, in networks of twelve blocks."""
 SKIPLESS_SMALL = (2, 4)
-"""Of six."""
+"""Blocks trained without skips, in the small networks."""
 
 
 @reads("skip_ratio")
 def class_over_spatial(rows: Rows, low: float, high: float) -> Array:
-    """log of: skip over branch of the class token, divided by that of spatial tokens; of units from
-    depth `low` up to, not including, `high`."""
+    """Log of the ratio of skip over branch for the class token to that for spatial tokens, of each
+    unit with a depth in [`low`, `high`)."""
     depth = rows.numbers("depth")
     part = rows.select((depth >= low) & (depth < high))
     one, other = (part.where(token=token) for token in ("class", "spatial"))
@@ -41,18 +41,20 @@ def _log(ratios: Array) -> Array:
 
 @reads("skip_ratio")
 def spatial_ratio(rows: Rows) -> Array:
-    """Skip over branch of spatial tokens, mean over units; without the first unit of a later stage,
-    where the map gets smaller."""
-    found = rows.where(token="spatial")
-    stages, first = np.unique(found.numbers("stage"), return_index=True)
-    shrinks = np.isin(np.arange(len(found)), first[stages > stages.min(initial=np.inf)])
-    return found.select(~shrinks).draws().mean(-1)
+    """Skip over branch of spatial tokens, mean over units.
+
+    The first unit of each later stage, which reduces the resolution, is left out.
+    """
+    spatial = rows.where(token="spatial")
+    stages, first = np.unique(spatial.numbers("stage"), return_index=True)
+    shrinks = np.isin(np.arange(len(spatial)), first[stages > stages.min(initial=np.inf)])
+    return spatial.select(~shrinks).draws().mean(-1)
 
 
 @reads("skip_ratio")
 def class_over_spatial_means(rows: Rows, low: float, high: float) -> Array:
-    """Mean skip over branch of the class token over that of spatial tokens, of units from depth
-    `low` to `high`."""
+    """Mean skip over branch of the class token divided by that of spatial tokens, over units with
+    depths in [`low`, `high`)."""
     depth = rows.numbers("depth")
     part = rows.select((depth >= low) & (depth < high))
     one, other = (part.where(token=token).draws().mean(-1) for token in ("class", "spatial"))
@@ -61,8 +63,8 @@ def class_over_spatial_means(rows: Rows, low: float, high: float) -> Array:
 
 @check("SLC-14")
 def class_token_waits(models: Query) -> Iterator[Effect]:
-    """Means over units first, then their ratio: the first attention, where the class token is still
-    at its initial value, has a ratio near zero, and alone decides a geometric mean."""
+    """The ratio of means over units decides. A geometric mean, which is noted, is dominated by the
+    first attention, where the class token has its initial value and the ratio is near zero."""
     vit = models("vit")
     yield more(
         "skip over branch, class token over spatial tokens, first half",
@@ -75,7 +77,7 @@ def class_token_waits(models: Query) -> Iterator[Effect]:
 
 @check("SLC-15")
 def then_it_is_worked_on(models: Query) -> Iterator[Effect]:
-    """The phase transition is there if the ratio was above one before it fell below."""
+    """The claimed transition is that the ratio is above one first, and below one later."""
     vit = models("vit")
     yield less(
         "skip over branch, class token over spatial tokens, last quarter",
@@ -87,16 +89,16 @@ def then_it_is_worked_on(models: Query) -> Iterator[Effect]:
 
 @check("SLC-16")
 def skips_carry_more(models: Query) -> Iterator[Effect]:
-    """Half as much again matters. The branches of an untrained ResNet may be zero, which leaves it
-    without a ratio; then there is no control."""
+    """A factor of 1.5 matters. The branches of an untrained ResNet may be zero; then the ratio is
+    undefined, and there is no control."""
     vit, resnet = spatial_ratio(models("vit")), spatial_ratio(models("resnet"))
     yield more("mean of skip over branch, ViT over ResNet", vit / resnet, 1.0, matters=log(1.5))
 
 
 @check("SLC-17")
 def without_skips_it_falls_apart(models: Query) -> Iterator[Effect]:
-    """Layers far from each other are less alike in any model, so what counts is the difference from
-    an intact one. A tenth matters."""
+    """Distant layers are less similar in any model, so the difference from an intact model decides.
+    A tenth matters."""
     blocks = SKIPLESS_SMALL if models.sanity else SKIPLESS
     cuts = [across_the_cut(models("vit", skipless=block), block) for block in blocks]
     intact = [across_the_cut(models("vit"), block) for block in blocks]

@@ -1,4 +1,4 @@
-"""What single tokens know: of their place, and of the class."""
+"""Single tokens: how well they encode their position, and the class."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from vitreous.claims.quantity import (
 )
 from vitreous.claims.raghu_2021.book import check
 from vitreous.claims.raghu_2021.probes import probe
-from vitreous.claims.readings import accuracy, of_model
+from vitreous.claims.readings import accuracy, model_statistic
 from vitreous.results import mean_of_few
 
 RATES = (None, 0.4)
-"""Learning rates among which the better one counts, as multiples of the recipe's."""
+"""Learning rates, as multiples of the recipe's; the better one counts. None is the recipe's own."""
 
 
 def _index(rows: Rows, measure: str, model: str) -> Array:
-    """Of the map of final tokens by patches: `hit_rate` of interior tokens, or `contrast`."""
+    """An index of the similarity of final tokens to patches: `hit_rate` (of interior tokens) or
+    `contrast`."""
     stored = rows.result.about.get("indices", {}).get(model, {}).get(measure, {})
     return replicates_from_interval(
-        f"{model}/localisation/{measure}", *of_model(rows, measure, model, stored)
+        f"{model}/localisation/{measure}", *model_statistic(rows, measure, model, stored)
     )
 
 
@@ -43,14 +44,17 @@ def _cells(rows: Rows, model: str) -> int | None:
 
 @reads("localisation")
 def own_patch_contrast(rows: Rows) -> Array:
-    """Similarity of tokens to the patch at their place minus that to the others (A4.22)."""
+    """Similarity of tokens to the patch at their position minus that to the others (A4.22)."""
     return _index(rows, "contrast", rows.item.name)
 
 
 @reads("localisation")
 def localised(rows: Rows, measure: str, times: float = 1.0) -> Array:
-    """An index of a model minus so many times that of the one beside it. Both are to be seen on the
-    same grid, the coarser of the two (its option `grid`), because chance is another on another."""
+    """An index of a model minus `times` that of the second model.
+
+    Both have to be measured on the same grid, the coarser of the two (the option `grid`), because
+    chance depends on the grid.
+    """
     names = rows.item.name, rows.item.other
     cells = [_cells(rows, name) for name in names]
     if cells[0] != cells[1]:
@@ -64,8 +68,10 @@ def localised(rows: Rows, measure: str, times: float = 1.0) -> Array:
 
 @reads("localisation")
 def edge_to_edge(rows: Rows) -> Array:
-    """Similarity of tokens at the edge to other patches at the edge minus that to inner ones; its
-    interval is over tokens."""
+    """Similarity of edge tokens to other edge patches minus that to inner patches.
+
+    Its interval is over tokens.
+    """
     maps = rows.result.arrays.get(rows.item.name)
     if maps is None or min(maps.shape) < 3:
         raise Unreadable(f"localisation of {rows.item.name!r} has no map with an inside")
@@ -81,8 +87,8 @@ def edge_to_edge(rows: Rows) -> Array:
 
 @check("SLC-19")
 def tokens_keep_their_place(models: Query) -> Iterator[Effect]:
-    """The contrast decides; hits are few where the coarser of the two grids has four inner
-    tokens."""
+    """The contrast decides: if the coarser of the two grids has only four inner tokens, there are
+    few hits."""
     pair = models("vit", beside="resnet")
     yield more(
         "similarity to the own patch minus the others, ViT minus ResNet",
@@ -115,7 +121,7 @@ def pooling_loses_places(models: Query) -> Iterator[Effect]:
 
 @check("SLC-22")
 def single_tokens_know_if_pooled(models: Query) -> Iterator[Effect]:
-    """Above chance, which on ten classes is a tenth."""
+    """Accuracies are above chance, which is a tenth for ten classes."""
     networks = models("vit", pool="gap"), models("vit"), models("resnet")
     pooled, with_class, resnet = (
         probe(each, "each position alone", above_chance=True) for each in networks
@@ -127,8 +133,8 @@ def single_tokens_know_if_pooled(models: Query) -> Iterator[Effect]:
 
 @check("SLC-23")
 def class_token_is_essential(models: Query) -> Iterator[Effect]:
-    """Three points matter. That pooled tokens stop to improve: by less than a point from three
-    quarters of the depth to the end."""
+    """Three points matter. That pooled tokens stop improving means a gain of at most one point from
+    three quarters of the depth to the end."""
     vit = models("vit")
     token, pooled = (probe(vit, name) for name in ("class token", "mean over positions"))
     yield more(
@@ -146,8 +152,8 @@ def class_token_is_essential(models: Query) -> Iterator[Effect]:
 
 @check("SLC-24")
 def one_token_is_all(models: Query) -> Iterator[Effect]:
-    """Shares of the accuracy above chance. Early is the second block, and in the embedded world,
-    where there may be no more than two, the first."""
+    """Shares of the accuracy above chance. "Early" is the second block, or the first for generated
+    images, whose networks may have only two."""
     pooled = models("vit", pool="gap")
 
     def share(at: str | int) -> Quantity:
@@ -165,7 +171,7 @@ def one_token_is_all(models: Query) -> Iterator[Effect]:
 
 @check("SLC-25")
 def either_way_of_reading_out(models: Query) -> Iterator[Effect]:
-    """In conflict with Park and Kim, who gain 2.7 points."""
+    """Park and Kim contradict this claim: with mean pooling they gain 2.7 points."""
     with_class, pooled = (
         best_of(side_by_side([accuracy(models("vit", pool=pool, rate=rate)) for rate in RATES]))
         for pool in (None, "gap")

@@ -18,7 +18,7 @@ function powerIcon() {
   return icon;
 }
 
-/** A long path by its numbers, or by its end: the whole is what the pointer shows. */
+/** Shorten a long path to its numbers, or to its end; the tooltip has the full path. */
 export function shortened(name) {
   const numbers = name.match(/\d+/g) ?? [];
   if (name.length <= LONGEST) return name;
@@ -28,10 +28,10 @@ export function shortened(name) {
   return ends ?? `…${name.slice(1 - LONGEST)}`;
 }
 
-/** What a letter does to a unit. */
+/** The edit whose shortcut a key is, if any. */
 const actionOf = ({ key }) => Object.keys(ACTIONS).find((what) => ACTIONS[what].key === key.toLowerCase());
 
-/** Units of one block stand in one row. */
+/** Group units into rows, one per block. */
 function blocks(units) {
   const rows = [];
   for (const unit of units) {
@@ -124,12 +124,12 @@ class ModelAnatomy {
     return units[Math.min(column, units.length - 1)];
   }
 
-  /** One unit of the list takes the focus. */
+  /** Make one unit of the list the one that Tab reaches (roving tabindex). */
   rove(home) {
     for (const { home: other, button } of this.chips.values()) button.tabIndex = other === home ? 0 : -1;
   }
 
-  /** As many columns as rows need to stay legible; beyond that the list scrolls. */
+  /** Use as many columns as are needed for legible rows; if there is no room for them, the list scrolls. */
   fit() {
     const { clientWidth: width, clientHeight: height } = this.body;
     if (!width || !height) return;
@@ -143,7 +143,7 @@ class ModelAnatomy {
     this.list.classList.toggle("dense", columns > 1 || width < 330);
   }
 
-  /** Mark what is chosen and what is edited: `edits` are the ones in force, or those that were just asked for. */
+  /** Mark the chosen unit and the edited ones; `edits` are those in force, or those just requested. */
   draw(edits) {
     const { unit: chosen } = this.state.now;
     for (const [name, { unit, home, button, mark, power }] of this.chips) {

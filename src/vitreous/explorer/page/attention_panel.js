@@ -1,4 +1,4 @@
-// Attention of the followed patch in all layers and heads, or its rollout: small maps, and the one pointed at enlarged.
+// Attention of the followed patch in all layers and heads, or its rollout: small maps, and one of them enlarged.
 import { describe, drawMap, drawScale, make, percent, sharpen, summarise } from "./drawing.js";
 import { Shelves } from "./shelves.js";
 
@@ -42,7 +42,7 @@ class Pane {
     this.lens.addEventListener("pointerleave", () => (this.readout.textContent = ""));
   }
 
-  /** The layer and number of the map that is enlarged when nothing is pointed at. */
+  /** Layer and number of the chosen map, which is enlarged while the pointer is on no other map. */
   get chosen() {
     const { unit, head } = this.panel.state.now;
     const layer = this.nearest(unit);
@@ -213,7 +213,7 @@ export class AttentionPanel {
     this.home = make("div", { class: "panes", "data-count": session.models.length });
   }
 
-  /** What the server answered: maps of each model, or why there are none. */
+  /** Show the server's response: the maps of each model, or why there are none. */
   show(models) {
     const homes = models.map(({ units, why }, index) => {
       if (units.length) return this.panes[index].home;

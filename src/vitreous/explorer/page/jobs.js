@@ -1,10 +1,10 @@
-// From exploration to measurement: what an edit costs over the data set, the view as a report, the view as Python.
+// Jobs: measure an edit over the data set, save the view as a report, show it as Python code.
 import { $, make, percent } from "./drawing.js";
 import { openDialog } from "./dialogs.js";
 import { requestBody } from "./state.js";
 import { points } from "./words.js";
 
-const EVERY = 300; // milliseconds between two looks at a job
+const EVERY = 300; // milliseconds between two requests for the status of a job
 
 export class Jobs {
   constructor(session, state, server, say) {
@@ -15,7 +15,7 @@ export class Jobs {
     $("#python").addEventListener("click", () => this.python());
   }
 
-  /** A result belongs to the edits it was measured with. */
+  /** Update the buttons, and mark a result as stale if edits or changes are no longer those it was measured with. */
   draw() {
     const { edits, changes } = this.state.now;
     const some = edits.length > 0 || Object.keys(changes).length > 0;
@@ -48,7 +48,7 @@ export class Jobs {
     this.draw();
   }
 
-  /** Look at a job until it is done, shows its progress, and can be cancelled. */
+  /** Poll a job until it is done, show its progress, and offer to cancel it. */
   async follow(job, kind) {
     const words = make("span", { class: "words" }, kind === "measure" ? "Measuring …" : "Writing the report …");
     const bar = make("progress", { max: 1, "aria-label": "Progress" });

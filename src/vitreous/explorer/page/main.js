@@ -46,9 +46,9 @@ class Explorer {
 
   /** One channel for each route. */
   open() {
-    const told = { failed: (error) => this.failed(error), changed: () => this.busy() };
+    const callbacks = { failed: (error) => this.failed(error), changed: () => this.busy() };
     const json = (response) => response.json();
-    const channel = (route, read) => new Channel(this.server, route, read, told);
+    const channel = (route, read) => new Channel(this.server, route, read, callbacks);
     this.channels = {
       view: channel("view", json),
       picture: channel("picture", async (response) => createImageBitmap(await response.blob())),
@@ -119,7 +119,7 @@ class Explorer {
     if (!tab.disabled) this.turn(PANELS[number]);
   }
 
-  /** Draw what is known at once, and ask for the rest. */
+  /** Draw what is known at once, and request the rest from the server. */
   update(before, moving) {
     const { now } = this.state;
     if (before.edits !== now.edits || before.mirror !== now.mirror) this.inForce = null;
@@ -159,10 +159,10 @@ class Explorer {
     this.channels[now.panel].ask(asked, (models) => panel.show(now.panel === "stream" ? models.models : models), moving);
   }
 
-  /** Whether an answer is still to come. */
+  /** Mark the page as busy while a response is pending. */
   busy() {
-    const under = Object.values(this.channels).some((channel) => channel.under || channel.next);
-    document.documentElement.toggleAttribute("data-busy", under);
+    const pending = Object.values(this.channels).some((channel) => channel.under || channel.next);
+    document.documentElement.toggleAttribute("data-busy", pending);
   }
 
   showView(view) {

@@ -1,4 +1,4 @@
-// A small menu at a unit: what can be done to it, by pointer, arrow keys or letters.
+// The menu of a unit: its possible edits, by pointer, arrow keys or letters.
 import { make } from "./drawing.js";
 import { ACTIONS, TITLES } from "./words.js";
 

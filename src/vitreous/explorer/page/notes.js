@@ -1,4 +1,4 @@
-// What the page has to say to the reader: errors as one sentence, and a server that has gone.
+// Notes to the reader: errors as one sentence, and a message that the server does not respond.
 import { $, make } from "./drawing.js";
 
 const LOST =
@@ -6,7 +6,7 @@ const LOST =
   "this view is in the part behind #.";
 const STAYS = 8000; // milliseconds
 
-/** Say a sentence, which goes away by itself. */
+/** Show a sentence, which disappears after a while. */
 export function say(error) {
   const words = error instanceof Error ? error.message : String(error);
   const place = $("#notes");
@@ -18,7 +18,7 @@ export function say(error) {
   place.append(note);
 }
 
-/** The server has gone: say so until it answers again. */
+/** Show that the server does not respond, until `retry` succeeds. */
 export function sayLost(retry) {
   if ($(".lost")) return;
   const again = make("button", { type: "button" }, "Try again");

@@ -19,7 +19,7 @@ export class Picture {
     new ResizeObserver(() => this.draw()).observe($("#plate"));
   }
 
-  /** Rows and columns of patches: those of the unit that is chosen, else of the first with attention, else of any. */
+  /** Rows and columns of patches: of the chosen unit, else of the first with attention, else of the first with a grid. */
   get grid() {
     const { unit } = this.state.now;
     const units = this.session.models[unit?.model ?? 0].units;

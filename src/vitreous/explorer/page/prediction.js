@@ -1,10 +1,10 @@
-// The prediction of each model before and after, with bars, and what is in force.
+// The prediction of each model before and after, with bars, and the list of edits and changes.
 import { $, make, percent } from "./drawing.js";
 import { ACTIONS, describeChanges, points } from "./words.js";
 
 const SHOWN = 5; // classes of a model
 
-/** The classes to show: the likeliest after, with the likeliest before and the label always among them. */
+/** The classes to show: the most probable ones after the edits, and always the top class before them and the label. */
 function chosenClasses({ classes, before, label }) {
   const wanted = new Set([before[0], label].filter(Boolean).map(({ index }) => index));
   const rest = classes.filter(({ index }) => !wanted.has(index)).slice(0, Math.max(0, SHOWN - wanted.size));
@@ -81,7 +81,7 @@ class Card {
   }
 }
 
-/** Rows that change places glide there. */
+/** Animate rows that have moved. */
 function slide(rows, tops) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
   for (const [index, { home }] of rows) {
@@ -101,7 +101,7 @@ export class Predictions {
     $("#reset").addEventListener("click", () => state.reset());
   }
 
-  /** What the server answered. */
+  /** Draw the server's response. */
   draw(view) {
     view.models.forEach((model, index) => this.cards[index].draw(model));
     this.compare(view.models);
@@ -122,7 +122,7 @@ export class Predictions {
     else place.replaceChildren(make("span", {}, "They differ:"), ...says(one, 0), ...says(other, 1));
   }
 
-  /** What is done to models and image, in words, each with a button that takes it back. */
+  /** List the edits and changes in words, each with a button that reverts it. */
   drawForce(inForce) {
     const { state } = this;
     const { edits, changes } = state.now;

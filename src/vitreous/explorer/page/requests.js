@@ -1,6 +1,6 @@
-// Requests to the server: what is stale is aborted, an error is one sentence, a server that has gone is noticed.
+// Requests to the server: aborts stale requests, turns errors into one sentence, and notices a server that has stopped.
 
-/** An error that is said to the reader as it is. */
+/** An error whose message is shown to the reader as it is. */
 export class Refused extends Error {}
 
 export class Server {
@@ -21,8 +21,8 @@ export class Server {
       throw new Refused("The server does not answer any more.");
     }
     if (response.ok) return response;
-    const said = await response.json().catch(() => ({}));
-    const refused = new Refused(said.error ?? `The server answered with status ${response.status}.`);
+    const body = await response.json().catch(() => ({}));
+    const refused = new Refused(body.error ?? `The server answered with status ${response.status}.`);
     refused.stale = response.status === 409;
     throw refused;
   }
@@ -43,15 +43,15 @@ export class Server {
 }
 
 /**
- * Requests of one kind, of which only the newest matters. While a slider moves (`moving`), the one under way is let finish
- * and the newest follows, so that something is always drawn; anything else aborts it.
+ * Requests of one kind, of which only the newest matters. While a slider moves (`moving`), the running request may finish
+ * before the newest is sent, so that something is always drawn; otherwise a new request aborts it.
  */
 export class Channel {
   constructor(server, route, read, { failed, changed }) {
     Object.assign(this, { server, route, read, failed, changed, asked: null, next: null, under: null });
   }
 
-  /** Ask unless the same was asked last; `show` gets what `read` makes of the response. */
+  /** Send a request unless it equals the last one; `show` gets the response as read by `read`. */
   ask(body, show, moving = false) {
     const key = JSON.stringify(body);
     if (key === this.asked) return;
@@ -62,7 +62,7 @@ export class Channel {
     this.run();
   }
 
-  /** Forget what was asked, so that the next is asked anew. */
+  /** Forget the last request, so that the next one is sent even if it is the same. */
   forget() {
     this.asked = null;
   }
@@ -90,7 +90,7 @@ export class Channel {
   }
 }
 
-/** Maps of attention: the length of a header, the header in JSON, and the shares of all maps in its order. */
+/** Decode the maps of `pack_maps`: the length of a header, the header in JSON, and the shares of all maps in its order. */
 export async function readMaps(response) {
   const buffer = await response.arrayBuffer();
   const length = new DataView(buffer).getUint32(0, true);

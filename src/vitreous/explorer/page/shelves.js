@@ -1,4 +1,4 @@
-// Where small maps stand: layers from left to right, in each the mean of its heads and below it the heads, half as large.
+// The layout of small maps: layers from left to right, each with the mean of its heads, and below it the heads, half as large.
 import { veil } from "./drawing.js";
 
 const SMALLEST = 9; // pixels of a head's map; beyond that the panel scrolls
@@ -7,7 +7,7 @@ const TOP = 16; // for the number of the layer
 const GAP = 2;
 const NARROW = 0.75; // two columns a layer are easier to read, if maps get no smaller than this share
 
-/** How maps are arranged if a head's map has this size: columns of each layer, and the width of all. */
+/** The layout for a given size of a head's map: columns of each layer, and the total width. */
 function arrange(heads, height, size) {
   const between = heads.length > 16 ? 4 : 7; // layers
   const large = 2 * size + GAP;

@@ -1,13 +1,13 @@
-// What is done to the image: noise in a band of frequencies, filters, a corruption.
+// The controls of image changes: noise in a frequency band, filters, a corruption.
 import { $, make } from "./drawing.js";
 
-const WIDTH = 0.1; // of the band of noise, in shares of the highest frequency
-const MIDDLE = 0.5; // where the band lies at first
-const STRONGEST = 0.5; // noise in levels from 0 to 1, root mean square: more hides everything
+const WIDTH = 0.1; // of the noise band, as a share of the highest frequency
+const MIDDLE = 0.5; // the initial frequency of the noise band
+const STRONGEST = 0.5; // root mean square of the noise, for levels from 0 to 1: more hides everything
 
 const share = (value) => `${Math.round(100 * value)} %`;
 
-/** Sliders in order: where their value is in the changes, and what value means "off". */
+/** The sliders in order; `off` is the value that means no change. */
 const SLIDERS = [
   { id: "strength", label: "Noise", title: "Strength of the noise", off: 0, most: STRONGEST, words: (value) => value.toFixed(2) },
   { id: "frequency", label: "frequency", title: "Where the band of noise lies, in shares of the highest frequency", off: null, words: share, inset: true },
@@ -42,7 +42,7 @@ export class Sliders {
     return { ...slider, home, input, output, words };
   }
 
-  /** A slider that moves is followed at once; a step to undo is where it was let go. */
+  /** Act while a slider moves, and again when it is released, which is the step that undo reverts. */
   listen(input, act) {
     input.addEventListener("input", () => act(true));
     input.addEventListener("change", () => act(false));

@@ -1,11 +1,11 @@
-// What the page shows: one state, kept in the URL, with undo and redo of everything that changes model or image.
+// The state of the page, kept in the URL, with undo and redo of edits and image changes.
 
 export const EDITS = ["off", "skip", "uniform", "mean", "box"];
 export const PANELS = ["attention", "stream", "rollout"];
-const INTERVENTIONS = ["edits", "changes"]; // what undo takes back
+const INTERVENTIONS = ["edits", "changes"]; // the members that undo reverts
 const FEWER = 1e4; // shares in the URL have four decimals
 
-/** The state as the server wants it: everything but the head, which only the page draws. */
+/** The state for the server: without the head, which only the page needs. */
 export function requestBody({ image, changes, edits, mirror, query, unit, panel }) {
   return { image, changes, edits, mirror, query, panel, ...(unit && { unit }) };
 }
@@ -15,7 +15,7 @@ const clamp = (share) => Math.min(Math.max(share, 0), 1);
 const interventions = ({ edits, changes }) => ({ edits, changes });
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
-/** The state as the fragment of a URL. */
+/** Encode the state as the fragment of a URL. */
 export function format(state) {
   const query = new URLSearchParams();
   const { changes } = state;
@@ -77,7 +77,7 @@ function readCorruption(text, session) {
   return session.corruptions.includes(name) ? { name, severity: Number(severity) } : undefined;
 }
 
-/** Read what `format` wrote. What does not fit the session is left out, and counted. */
+/** Decode what `format` wrote. Parts that do not fit the session are left out and counted (`unfit`). */
 export function parse(text, session) {
   const state = initial(session);
   const query = new URLSearchParams(text);
@@ -139,7 +139,7 @@ export class State extends EventTarget {
     addEventListener("popstate", () => this.read());
   }
 
-  /** Show what the URL says. Returns how many of its parts do not fit. */
+  /** Restore the state in the URL. Returns the number of parts that do not fit. */
   read() {
     const { state, unfit } = parse(location.hash.slice(1), this.session);
     this.replace(state, { keep: false });
@@ -161,7 +161,7 @@ export class State extends EventTarget {
     this.announce(before, moving);
   }
 
-  /** Keep what model and image were, to come back to; a slider that returns to where it was is no step. */
+  /** Record the previous edits and changes for undo, unless nothing has changed, as after a slider that moved back. */
   remember(before, next, moving) {
     if (moving) return void (this.begun ??= interventions(before));
     const from = this.begun ?? interventions(before);
@@ -185,7 +185,7 @@ export class State extends EventTarget {
     this.replace({ ...this.now, ...from.pop() }, { keep: true, step: true });
   }
 
-  /** Show another state; `keep` the steps that undo knows, or make this one of them. */
+  /** Replace the state. With `keep` this is no new step for undo; otherwise it is one. */
   replace(state, { keep, step = false }) {
     const before = this.now;
     if (!keep) this.remember(before, state, false);
@@ -210,7 +210,7 @@ export class State extends EventTarget {
     return this.now.edits.filter((edit) => edit.model === model && edit.unit === unit);
   }
 
-  /** Make an edit, or take it back. A unit's attention is replaced in one way only. */
+  /** Make an edit, or revert it. The attention of a unit can only be replaced in one way at a time. */
   toggle(model, unit, what) {
     const { edits } = this.now;
     const is = (edit) => edit.model === model && edit.unit === unit && edit.what === what;
@@ -222,7 +222,7 @@ export class State extends EventTarget {
     this.set({ edits: [...rest, { model, unit, what }] }, { step: true });
   }
 
-  /** Change the image in one way; null takes a change back. */
+  /** Set one change of the image; null reverts it. */
   change(name, value, moving = false) {
     const changes = { ...this.now.changes };
     if (value === null) delete changes[name];

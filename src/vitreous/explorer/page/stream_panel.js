@@ -10,7 +10,7 @@ const SPECTRUM = "Amplitude by frequency, in natural logarithms, relative to fre
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const format = (value) => (value >= 100 ? value.toFixed(0) : value.toPrecision(2));
 
-/** A picture of one pixel a position, from three bytes each. */
+/** An image with one pixel per position, from three bytes each. */
 function coloured({ grid: [rows, columns], rgb }) {
   const pixels = new ImageData(columns, rows);
   const data = bytes(rgb);
@@ -23,7 +23,7 @@ function coloured({ grid: [rows, columns], rgb }) {
   return canvas;
 }
 
-/** Norms between the smallest and the largest of before and after. */
+/** Norms as an image, scaled to the range of both before and after. */
 function normed({ grid: [rows, columns], values }, [low, high]) {
   const shares = Float32Array.from(values, (value) => ((value - low) / (high - low || 1)) ** 2); // `veil` takes square roots
   return veil(shares, { rows, columns }, 1);

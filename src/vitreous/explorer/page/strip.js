@@ -7,7 +7,7 @@ export class Strip {
   constructor(session, state, server, say) {
     Object.assign(this, { session, state, server, say, buttons: new Map() });
     this.home = $("#strip");
-    // pictures are loaded as they come into sight, so that they do not keep the first prediction waiting
+    // thumbnails are loaded when they come into sight, so that they do not delay the first prediction
     this.sight = new IntersectionObserver((seen) => seen.forEach((each) => each.isIntersecting && this.load(each.target)), { root: this.home });
     this.home.replaceChildren(...session.images.map((image) => this.thumbnail(image)));
     this.home.addEventListener("keydown", (event) => this.press(event));
@@ -50,7 +50,7 @@ export class Strip {
     else if (top + height > scrollTop + clientHeight) this.home.scrollTop = top + height - clientHeight + 3;
   }
 
-  /** Go some images on. */
+  /** Choose the image that is `by` images further on; returns its id. */
   step(by) {
     const ids = [...this.buttons.keys()];
     const at = ids.indexOf(this.state.now.image) + by;

@@ -43,8 +43,8 @@ def identities(seed: int = 0) -> Result:
     """Compute all exact properties; this takes a quarter of a minute on one core."""
     rows = []
     for name, compute in sorted(MEASURES.items()):
-        found = compute(seed)
-        rows.append((name, *(found if isinstance(found, Interval) else (found, found, found))))
+        result = compute(seed)
+        rows.append((name, *(result if isinstance(result, Interval) else (result, result, result))))
     table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
     table = table.astype({column.name: float for column in COLUMNS if column.kind == "quantity"})
     about = {

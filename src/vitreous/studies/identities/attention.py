@@ -1,4 +1,4 @@
-"""What attention does whatever it attends to: it averages (Park and Kim)."""
+"""Exact properties of attention as an average over tokens (Park and Kim)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ TOKENS, CHANNELS, DRAWS = SIDE**2, 32, 1000
 
 
 def _bare_attention() -> Attention:
-    """One head of the ViT's attention without projections: a token holds query, key and value side
-    by side, and the first channels of the output are A V."""
+    """One head of the ViT's attention without projections.
+
+    A token is the concatenation of its query, key and value; the first channels of the output are
+    A V.
+    """
     layer = Attention(3 * CHANNELS, 1, CHANNELS, bias=False).double()
     layer.qkv.weight.copy_(torch.eye(3 * CHANNELS))
     layer.proj.weight.copy_(torch.eye(3 * CHANNELS, CHANNELS))
@@ -38,7 +41,7 @@ def _draws(seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _varying_ratio(x: Tensor) -> Tensor:
-    """r(x) = |(I−J)x| / |Jx|, of what varies over tokens to what is constant."""
+    """r(x) = |(I−J)x| / |Jx|: the part that varies over tokens, relative to the constant part."""
     mean = x.mean(-2, keepdim=True)
     varying, constant = (torch.linalg.matrix_norm(each) for each in (x - mean, mean.expand_as(x)))
     return varying / constant

@@ -1,4 +1,4 @@
-"""What holds of gated positional attention by construction (d'Ascoli et al.)."""
+"""Exact properties of gated positional attention (d'Ascoli et al.)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STRENGTHS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
 def _distance_from_convolution(strength: float, seed: int) -> float:
-    """Largest difference between a PSA that is initialised as a 3 × 3 convolution and that
-    convolution, inside the border of an 8 × 8 grid."""
+    """Largest difference between a 3 × 3 convolution and a PSA initialised to imitate it, on an
+    8 × 8 grid without its border."""
     tokens, kernel = normal_draws(4, 64, 27, seed=seed), normal_draws(27, 3, 3, 3, seed=seed + 1)
     layer = PSA(27, 9).double()
     layer.start_as_convolution(strength, "paper")
@@ -36,19 +36,19 @@ def _distance_from_convolution(strength: float, seed: int) -> float:
 
 @exact_property
 def psa_convolution_difference(seed: int) -> float:
-    """How far a PSA of locality strength 20 is from the convolution it imitates (CVT-01)."""
+    """Largest difference of a PSA of locality strength 20 and its convolution (CVT-01)."""
     return _distance_from_convolution(STRENGTHS[-1], seed)
 
 
 @exact_property
 def psa_convolution_rises(seed: int) -> float:
-    """In how many steps of growing strength that difference does not fall (CVT-01)."""
-    found = [_distance_from_convolution(strength, seed) for strength in STRENGTHS]
-    return float(sum(after >= before for before, after in pairwise(found)))
+    """Number of steps of growing strength at which that difference does not fall (CVT-01)."""
+    distances = [_distance_from_convolution(strength, seed) for strength in STRENGTHS]
+    return float(sum(after >= before for before, after in pairwise(distances)))
 
 
 def _parameters(**options: int) -> int:
-    """The number of parameters of ConViT-S, which is built without memory for them."""
+    """The number of parameters of ConViT-S; no memory is allocated for them."""
     with torch.device("meta"):
         return sum(each.numel() for each in build("convit_s/16", **options).parameters())
 
@@ -61,13 +61,13 @@ def gpsa_parameters(seed: int) -> float:
 
 @exact_property
 def gpsa_parameter_share(seed: int) -> float:
-    """That number over all parameters of ConViT-S (CVT-25)."""
+    """`gpsa_parameters` as a share of all parameters of ConViT-S (CVT-25)."""
     return 1 - _parameters(gpsa=0) / _parameters()
 
 
 def _gated_layers(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Attention by content, attention by position, the layer's own mixture of them, and its gates,
-    of every gated layer of an untrained ConViT."""
+    """Yield attention by content and by position, the layer's mixture of them, and its gates, for
+    every gated layer of an untrained ConViT."""
     model = build("convit_ti/4", image=32, classes=10).double()
     assert isinstance(model, ConViT)
     x, grid = normal_draws(4, 64, 192, seed=seed), (8, 8)
@@ -104,11 +104,11 @@ def gpsa_mixture_difference(seed: int) -> float:
 @exact_property
 def gpsa_position_share(seed: int) -> float:
     """Share of attention that is by position, by least squares, mean over heads (CVT-26)."""
-    found = []
-    for content, position, own, _ in _gated_layers(seed):
+    shares = []
+    for content, position, mixture, _ in _gated_layers(seed):
         apart = position - content
-        found.append(((own - content) * apart).sum((0, 2, 3)) / apart.square().sum((0, 2, 3)))
-    return float(torch.stack(found).mean())
+        shares.append(((mixture - content) * apart).sum((0, 2, 3)) / apart.square().sum((0, 2, 3)))
+    return float(torch.stack(shares).mean())
 
 
 @exact_property

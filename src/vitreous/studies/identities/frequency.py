@@ -1,4 +1,4 @@
-"""What untrained nonlinear layers do to the frequencies of smooth maps (Park and Kim)."""
+"""The effect of untrained nonlinear layers on the frequencies of smooth maps (Park and Kim)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from vitreous.studies.identities.properties import exact_property, wilson_share
 
 
 def _smooth_maps(maps: int, channels: int, side: int, numbers: torch.Generator) -> Tensor:
-    """Noise with a 1/|f| spectrum and standard deviation 1, about as photographs have it. The mean
-    is divided by the lowest frequency, 1 / side."""
+    """Noise with standard deviation 1 and a 1/|f| spectrum, similar to that of photographs.
+
+    The mean, whose frequency is zero, is divided by the lowest other frequency, 1 / side.
+    """
     noise = torch.randn(maps, channels, side, side, generator=numbers, dtype=torch.float64)
     along = torch.fft.fftfreq(side, dtype=torch.float64)
     frequency = torch.hypot(along[:, None], along)
     frequency[0, 0] = 1 / side
-    found = torch.fft.ifft2(torch.fft.fft2(noise) / frequency).real
-    return found / found.std()
+    smooth = torch.fft.ifft2(torch.fft.fft2(noise) / frequency).real
+    return smooth / smooth.std()
 
 
 def _high_share(maps: Tensor) -> Tensor:
@@ -44,15 +46,15 @@ def _share_raised(
 ) -> Interval:
     """Share of draws in which a random layer raises the share of high frequencies."""
     numbers = torch.Generator().manual_seed(seed)
-    found = []
+    raised = []
     for _ in range(draws):
         maps = _smooth_maps(*size, numbers)
-        found.append(_high_share(layer(maps, numbers)) > _high_share(maps))
-    return wilson_share(torch.stack(found))
+        raised.append(_high_share(layer(maps, numbers)) > _high_share(maps))
+    return wilson_share(torch.stack(raised))
 
 
 def _mlp(maps: Tensor, numbers: torch.Generator) -> Tensor:
-    """The ViT's own, without biases; its weights have variance 1 / inputs."""
+    """The MLP of the ViT without biases; its weights have variance 1 / inputs."""
     layer = Mlp(maps.shape[1], 4 * maps.shape[1], dropout=0.0).double()
     for linear in (layer.fc1, layer.fc2):
         linear.weight.normal_(std=linear.in_features**-0.5, generator=numbers)
@@ -62,7 +64,7 @@ def _mlp(maps: Tensor, numbers: torch.Generator) -> Tensor:
 
 
 def _convolutions(maps: Tensor, numbers: torch.Generator) -> Tensor:
-    """Four of 3 × 3 with ReLU, padded in a circle; their weights have variance 2 / inputs."""
+    """Four 3 × 3 convolutions with ReLU and circular padding; weights have variance 2 / inputs."""
     channels = maps.shape[1]
     for _ in range(4):
         kernel = torch.randn(channels, channels, 3, 3, generator=numbers, dtype=torch.float64)

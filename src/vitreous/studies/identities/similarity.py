@@ -1,4 +1,4 @@
-"""What CKA knows and what it does not, and how many images it takes (Raghu et al.)."""
+"""Exact properties of CKA: its invariances, and its error in minibatches (Raghu et al.)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ESTIMATORS: tuple[Estimator, ...] = ("unbiased", "biased")
 
 
 def _cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None = None) -> float:
-    """As the probe computes it, from minibatches or from all images at once."""
+    """CKA as the probe computes it, from minibatches or from all images at once."""
     grams, sums = Grams(estimator, minibatch), np.zeros(3)
     for name, features in (("left", left), ("right", right)):
         grams.add(name, torch.from_numpy(features), whole=True)
@@ -80,11 +80,11 @@ def _minibatch_error(estimator: Estimator, seed: int) -> float:
 
 @exact_property
 def cka_minibatch_difference(seed: int) -> float:
-    """How far unbiased CKA from minibatches is off (SLC-02)."""
+    """Error of unbiased CKA from minibatches (SLC-02)."""
     return _minibatch_error("unbiased", seed)
 
 
 @exact_property
 def cka_biased_difference(seed: int) -> float:
-    """How far biased CKA from the same minibatches is off (SLC-02)."""
+    """Error of biased CKA from the same minibatches (SLC-02)."""
     return _minibatch_error("biased", seed)

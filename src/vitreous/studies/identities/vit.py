@@ -1,4 +1,4 @@
-"""What follows from how a ViT is built: patches, positions, zero heads (Dosovitskiy et al.)."""
+"""Exact properties of the ViT's patches, positions and zero heads (Dosovitskiy et al.)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _noise_images(seed: int) -> Tensor:
 
 
 def _shuffle_patches(images: Tensor, order: Tensor) -> Tensor:
-    """Their patches in another order."""
+    """Permute the patches of images."""
     patches = images.unflatten(3, (GRID, PATCH)).unflatten(2, (GRID, PATCH)).transpose(3, 4)
     moved = patches.flatten(2, 3)[:, :, order].unflatten(2, (GRID, GRID))
     return moved.transpose(3, 4).flatten(4, 5).flatten(2, 3)
 
 
 def _change_by_order(seed: int, **options: Any) -> float:
-    """Largest change of a score when patches are shuffled."""
+    """Largest change of a class score when the patches of images are shuffled."""
     images, model = _noise_images(seed), _small_vit(**options)
     order = torch.randperm(GRID**2, generator=torch.Generator().manual_seed(seed))
     return largest(model(_shuffle_patches(images, order)) - model(images))
@@ -47,19 +47,20 @@ def _change_by_order(seed: int, **options: Any) -> float:
 
 @exact_property
 def permutation_class(seed: int) -> float:
-    """Without positions, class token (VIT-05)."""
+    """Largest change of a score by shuffled patches: no positions, class token (VIT-05)."""
     return _change_by_order(seed, pos="none")
 
 
 @exact_property
 def permutation_mean(seed: int) -> float:
-    """Without positions, mean of all tokens (VIT-05)."""
+    """Largest change of a score by shuffled patches: no positions, mean pooling (VIT-05)."""
     return _change_by_order(seed, pos="none", pool="gap")
 
 
 @exact_property
 def permutation_positions(seed: int) -> float:
-    """With a list of positions as it is initialised, class token (VIT-05)."""
+    """Largest change of a score by shuffled patches: initial 1-d positions, class token
+    (VIT-05)."""
     return _change_by_order(seed)
 
 
@@ -71,11 +72,11 @@ def _position_table(model: ViT) -> Tensor:
 
 
 def _enlarge(field: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-    """What positions (8, 8, width) and a class row become on a grid of 12 × 12."""
+    """Interpolate positions (8, 8, width) and a class row to a grid of 12 × 12."""
     model = _small_vit()
     _position_table(model).copy_(torch.cat([first[None], field.flatten(0, 1)]))
-    found = _position_table(resize_vit(model, 48))
-    return found[1:].unflatten(0, (12, 12)), found[0]
+    enlarged = _position_table(resize_vit(model, 48))
+    return enlarged[1:].unflatten(0, (12, 12)), enlarged[0]
 
 
 @exact_property

@@ -99,24 +99,24 @@ def _functions() -> dict[str, Callable[..., Recipe]]:
 
 def _load(text: str) -> Recipe:
     """The recipe of a plugin: a `Recipe`, or what its function returns."""
-    found = load_object(text, RECIPE, _can_be_recipe)
-    if isinstance(found, Recipe):
-        return found
+    plugin = load_object(text, RECIPE, _can_be_recipe)
+    if isinstance(plugin, Recipe):
+        return plugin
     try:
-        made = found()
+        recipe = plugin()
     except VitreousError:
         raise  # a field of the recipe that is wrong
     except (Exception, SystemExit) as error:
         raise InYourCode(text, error) from error
-    if not isinstance(made, Recipe):
+    if not isinstance(recipe, Recipe):
         raise VitreousError(
-            f"{text!r} returns {describe_object(made)}, and not a vitreous.config.Recipe."
+            f"{text!r} returns {describe_object(recipe)}, and not a vitreous.config.Recipe."
         )
-    return made
+    return recipe
 
 
-def _can_be_recipe(found: Any) -> bool:
-    return isinstance(found, Recipe) or isfunction(found)
+def _can_be_recipe(plugin: Any) -> bool:
+    return isinstance(plugin, Recipe) or isfunction(plugin)
 
 
 _REGISTRY = RecipeRegistry()

@@ -1,10 +1,10 @@
-"""ConViT, which takes the recipe of DeiT, and its distilled comparison.
+"""d'Ascoli et al., ConViT: trained with the recipe of DeiT, and DeiT with distillation.
 
-Two settings of the released code do nothing there and are left out here: a colour jitter of 0.4,
-which timm's transform drops where RandAugment is on, and a cool-down of 10 epochs, which comes
-after the loop has ended. Two differ a little: the released warm-up moves once an epoch, ours every
-step; and the released cosine counts from the first epoch, ours from the end of the warm-up, so
-that it starts at the full lr (at most 1.6 % of the highest lr apart).
+Two settings of the released code have no effect and are left out here: a colour jitter of 0.4,
+which timm's transform ignores with RandAugment, and a cool-down of 10 epochs, which would come
+after the loop has ended. Two others differ a little: the released warm-up changes lr once an epoch,
+ours every step; and the released cosine starts at the first epoch, ours at the end of the warm-up,
+so that it starts at the full lr. The two learning rates differ by at most 1.6 % of the maximum.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def convit_frozen() -> Recipe:
 
 
 def deit_distilled() -> Recipe:
-    """DeiT with a second token and head that learn what the teacher would answer, its arg-max."""
+    """DeiT with a distillation token and head, which learn the arg-max of the teacher."""
     return deit().but(
         name="deit_distilled", objective="distil_hard", taught=0.5, **{"model.distilled": True}
     )

@@ -1,9 +1,9 @@
-"""An Image is Worth 16x16 Words: pre-training, masked patches, fine-tuning.
+"""Dosovitskiy et al., An Image is Worth 16x16 Words: pre-training, masked patches, fine-tuning.
 
-The paper's Adam with weight decay is AdamW: the decay is multiplied by lr. It names no exceptions
-from the decay, so there are none, and no augmentation; here it is the usual area cut out and
-resized, and a flip. Warm-ups are in steps of the paper's batch: on small data set `epochs` and
-`warmup_steps` to fit.
+The paper's Adam with weight decay is AdamW: the decay is multiplied by lr. The paper excludes no
+parameters from the decay, and neither do these recipes. It does not state the augmentation; here it
+is the usual random resized crop and a flip. Warm-ups are in steps of the paper's batch: for small
+data, set `epochs` and `warmup_steps` to fit.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def vit_pretrain_jft(lr: float = 8e-4, epochs: int = 7) -> Recipe:
 def masked() -> Recipe:
     """Masked patch prediction: 1M steps of batch 4096, lr 2e-4, half of the patches corrupted.
 
-    The mean colour is predicted; `masked_target` chooses another target. No weight decay and no
-    mixing are stated, and there are none.
+    The mean colour is predicted; `masked_target` chooses another target. The paper states neither
+    weight decay nor mixing, so there is none.
     """
     return Recipe(
         name="masked",

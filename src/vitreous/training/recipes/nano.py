@@ -38,8 +38,7 @@ def nano() -> Recipe:
 def sanity() -> Recipe:
     """Very small networks on a synthetic task: seconds on one core, small shifts, soft labels.
 
-    Nothing is mirrored or mixed, because where things are and which way they point may be what is
-    asked.
+    Images are neither flipped nor mixed, because the class may depend on position or direction.
     """
     return Recipe(
         name="sanity",

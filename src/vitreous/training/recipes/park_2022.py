@@ -1,8 +1,8 @@
-"""How Do Vision Transformers Work?: one recipe for convolutional networks and transformers alike.
+"""Park and Kim, How Do Vision Transformers Work?: one recipe for CNNs and transformers.
 
-The warm-up grows every step from zero and comes on top of the epochs; the cosine moves once an
-epoch; weight decay is on every parameter. mixup 1.0 and CutMix 0.8 are the other way round than in
-DeiT, and stay as released.
+The warm-up starts at zero, changes lr every step and is added to the epochs. The cosine changes lr
+once an epoch. Weight decay applies to every parameter. mixup 1.0 and CutMix 0.8 are as released;
+DeiT has these two values swapped.
 """
 
 from __future__ import annotations

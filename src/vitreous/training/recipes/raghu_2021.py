@@ -1,4 +1,4 @@
-"""Do Vision Transformers See Like Convolutional Neural Networks?: the one recipe of its own."""
+"""Raghu et al., Do Vision Transformers See Like Convolutional Neural Networks?"""
 
 from __future__ import annotations
 
