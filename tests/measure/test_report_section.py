@@ -135,8 +135,8 @@ def test_distances_are_means_over_units_and_compared_with_uniform_attention() ->
         for head in range(2)
     ]  # fmt: skip
     assert text_of(made("attention_distance", rows)) == (
-        "far attends farthest, on average 7.00 pixels (6.00 to 8.00), 70 % of uniform attention; "
-        "near nearest, 2.00 pixels (1.00 to 3.00), 20 % of uniform attention."
+        "far attends farthest, on average 7.00 pixels (6.00 to 8.00; 70 % of uniform attention); "
+        "near nearest, 2.00 pixels (1.00 to 3.00; 20 % of uniform attention)."
     )
 
 
@@ -159,22 +159,52 @@ def test_the_best_calibrated_has_the_smallest_error() -> None:
     )
 
 
-def test_cka_speaks_of_stages_and_of_pairs() -> None:
+@pytest.mark.parametrize("other", ["stages", "thirds"])
+def test_cka_speaks_of_stages_and_of_pairs(other: str) -> None:
     structure = ("block_structure", "block_structure_low", "block_structure_high")
     rows: list[dict[str, Any]] = [
-        {"model": "a", "pair": pair, "within": False, "across": True, "value": v}
+        {"model": "a", "pair": pair, "within": False, "across": True, "value": v,
+         "low": v - 0.05, "high": v + 0.05}
         for pair, v in (("a × b", 0.8), ("a × b", 0.6), ("a × c", 0.1))
-    ]
+    ]  # fmt: skip
     for model, v in (("a", 0.5), ("b", 0.1)):
-        row = {"model": model, "pair": model, "within": True, "across": False, "value": 1.0}
+        row = {"model": model, "pair": model, "within": True, "across": False, "value": 1.0,
+               "groups": "stages" if model == "a" else other}  # fmt: skip
         rows.append({**row, **dict(zip(structure, (v, v - 0.1, v + 0.1), strict=True))})
     found = text_of(made("cka", rows))
     assert found.startswith("a has the clearest stages")
-    assert "by 0.500 (0.400 to 0.600) CKA; b is the most uniform, 0.100" in found
+    assert "by 0.500 (0.400 to 0.600) from units of one stage to units of two; b is the" in found
+    assert ("A model of one stage is split into thirds." in found) == (other == "thirds")
     assert (
-        "a × b are the most similar (mean CKA 0.70 over all pairs of units) and a × c the least "
-        "(0.10)" in found
+        "a × b are the most similar, with a mean CKA of 0.700 (0.650 to 0.750) over all pairs of "
+        "units; a × c the least, 0.100 (0.0500 to 0.150)" in found
     )
+
+
+def test_cka_of_a_model_of_one_stage_speaks_of_thirds() -> None:
+    structure = {"block_structure": 0.1, "block_structure_low": 0.0, "block_structure_high": 0.2}
+    row = {"model": "a", "pair": "a", "within": True, "across": False, "value": 1.0}
+    found = text_of(made("cka", [{**row, **structure, "low": 1, "high": 1, "groups": "thirds"}]))
+    assert "stage" not in found
+    assert "from units of one third of the depth to units of two" in found
+
+
+def test_heads_that_attend_alike_are_not_called_focused() -> None:
+    row = {"model": "a", "unit": "attn", "head": 3, "value": 5.999, "low": 5.998, "high": 6.0,
+           "uniform": 6.0, "relative": 0.9998}  # fmt: skip
+    assert text_of(made("attention_entropy", [row])).startswith("No head focuses: even head 3 of")
+    row |= {"value": 3.0, "low": 2.9, "high": 3.1, "relative": 0.5}
+    assert text_of(made("attention_entropy", [row])).startswith("The most focused head is head 3")
+
+
+def test_layers_that_attend_as_far_are_not_compared() -> None:
+    def said(far: float) -> str:
+        units = (("x", 7.0), ("y", far))
+        rows = [{"model": "a", "unit": u, "image": 0, "distance": v} for u, v in units]
+        return text_of(made("attention_maps", rows)).replace("\u00a0", " ")
+
+    assert said(8.0).startswith("In a x attends over 7.00 pixels and y over 8.00 pixels, mean")
+    assert said(7.001).startswith("In a every layer attends over 7.00 pixels, mean over heads")
 
 
 @pytest.mark.parametrize("name", [*probes.names(), *analyses.names()])

@@ -10,6 +10,8 @@ from scipy.stats import binomtest, ttest_rel
 from vitreous import Result
 from vitreous.results import Column, Replicates
 from vitreous.results.comparing import mean_by_model, pair_models, rank_models
+from vitreous.results.intervals import Interval
+from vitreous.results.words import format_percent
 
 IMAGES = 64
 
@@ -90,3 +92,30 @@ def test_with_three_models_the_middle_is_tied_with_whom_it_does_not_differ_from(
     noise = np.random.default_rng(3).normal(size=IMAGES)
     found = sentence(measured(low=base, near=base - 0.05 * noise, high=base + 1.0))
     assert found == "<b>high</b> most; <b>low</b> least, tied with <b>near</b>."
+
+
+def test_values_that_look_alike_are_not_compared() -> None:
+    """A difference of less than the digits show is certain, and nothing to tell a reader."""
+    images = np.random.default_rng(4).normal(3.0, 1.0, IMAGES)
+    result = measured(one=images, other=images + 1e-5)
+    means = mean_by_model(result.table)
+    paired = pair_models(result, result.table)
+    assert paired is not None
+    assert paired.differ("one", "other")
+    said = rank_models(means, "{model} most, {}", "{model} least, {}", "{models}: {} to {}",
+                       paired=paired)  # fmt: skip
+    assert said.startswith("The two: ")
+    assert said.count("(") == 2, "one value with its interval"
+    assert said.endswith("(they differ by less than these digits show).")
+
+
+def test_of_tied_values_that_look_alike_the_wider_interval_is_named() -> None:
+    means = {"one": Interval(0.0001, 0.0, 0.017), "other": Interval(0.0, 0.0, 0.052)}
+    said = rank_models(means, "", "", "{models}: {} to {}", format_percent)
+    assert said == "The two: 0.0\u00a0% (0.0 to 5.2) (their intervals overlap)."
+
+
+def test_many_ties_are_counted() -> None:
+    means = {name: Interval(1.0 + place / 100, 0.5, 1.5) for place, name in enumerate("abcdef")}
+    said = rank_models({**means, "low": Interval(0, 0, 0.1)}, "{model} most", "{model} least", "")
+    assert said == "<b>f</b> most, tied with 5 others; <b>low</b> least."

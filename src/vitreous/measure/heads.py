@@ -233,11 +233,14 @@ def _with_uniform(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...
 
     A model has a line where the value is the same for all of its units, to a percent.
     """
+    exact: dict[float, float] = {}
     models_at: dict[float, list[str]] = {}
     for model, rows in table.groupby("model", sort=False):
         values = rows["uniform"].dropna()
         if len(values) and values.max() < 1.01 * values.min():
-            models_at.setdefault(round(float(values.iloc[0]), 3), []).append(str(model))
+            value = float(values.iloc[0])
+            same = exact.setdefault(round(value, 3), value)  # rounded, heads may lie beyond it
+            models_at.setdefault(same, []).append(str(model))
     with_line = sum(map(len, models_at.values()))
     one_line = len(models_at) == 1 and with_line == table["model"].nunique()
     lines = tuple(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 from vitreous.results.intervals import Interval, change_of_sums, from_replicates
-from vitreous.results.words import escape, format_estimate, join_words
+from vitreous.results.words import escape, format_estimate, format_number, join_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +29,8 @@ KIND_PLURALS = {
 }
 """Kinds of units as the subject of a sentence."""
 COUNTS = {2: "The two", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+MOST_TIED = 3
+"""Maximum number of models named as tied with another; of more a sentence has the number."""
 
 
 def bold(name: object) -> str:
@@ -165,21 +167,38 @@ def rank_models(
             return paired.differ(one, other)
         return disjoint(known[one], known[other])
 
-    if not differ(top, bottom):
+    certain = differ(top, bottom)
+    alike = _look_alike(known[top], known[bottom], show)
+    if alike or not certain:
         has_intervals = all(isfinite(end) for model in (top, bottom) for end in known[model])
-        overlap = "their intervals overlap" if paired is None else "no certain difference"
-        why = overlap if has_intervals else "too few images for intervals"
+        why = "their intervals overlap" if paired is None else "no certain difference"
+        if certain:
+            why = "they differ by less than these digits show"
+        elif not has_intervals:
+            why = "too few images for intervals"
+        if alike:
+            widest = max((top, bottom), key=lambda model: known[model].high - known[model].low)
+            lowest = highest = show(*known[widest])
         models = COUNTS.get(len(known), f"All {len(known)}")
         text = tied.format(lowest, highest, models=models)
         return f"{text.replace(f'{lowest} to {lowest}', lowest)} ({why})."
 
     def ties(model: str) -> str:
         others = [bold(other) for other in order if other != model and not differ(model, other)]
+        if len(others) > MOST_TIED:
+            return f", tied with {len(others)} others"
         return f", tied with {join_words(others)}" if others else ""
 
     start = first.format(highest, model=bold(top)) + ties(top)
     end = last.format(lowest, model=bold(bottom)) + ties(bottom)
     return f"{start}; {end}."
+
+
+def _look_alike(one: Interval, other: Interval, show: Callable[[float, float, float], str]) -> bool:
+    """Whether two values are the same in a sentence, where "from a to a" would say nothing."""
+    if format_number(one.mean) == format_number(other.mean):
+        return True
+    return show(one.mean, nan, nan) == show(other.mean, nan, nan)
 
 
 def count_changes(

@@ -16,7 +16,7 @@ from measure.probes.attending import ask, attention_units, look, opened, passing
 from measure.probes.noise import noise
 from vitreous.errors import VitreousError
 from vitreous.measure.pictures import block_grid, token_matrix, top_classes
-from vitreous.measure.probes.attention_maps import MARK, TILE, quantised, tile
+from vitreous.measure.probes.attention_maps import MARK, TILE, quantised, stacked, tile
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
 from vitreous.specimen.specimen import Specimen
@@ -199,8 +199,8 @@ def test_a_tile_has_its_query_framed_and_is_bright_where_attention_is() -> None:
     matrix[1 + 1 * 3 + 1, 1 + 2] = 1.0  # from the middle of 2x3 patches to the upper right one
     drawn = tile(matrix, (2, 3, 2, 3, 1))
     high, cell = round(TILE * 2 / 3), TILE // 3
-    assert drawn[high:].sum() == 0
-    light = drawn[:high].sum(-1)
+    assert drawn.shape == (high, TILE, 3), "nothing is drawn beside the grid"
+    light = drawn.sum(-1)
     bright = light[: high // 2, 2 * cell + 2 :]
     dark = light[: high // 2, : 2 * cell - 2]
     assert bright.min() > 2 * dark.max()
@@ -208,6 +208,16 @@ def test_a_tile_has_its_query_framed_and_is_bright_where_attention_is() -> None:
     assert framed[high - 1, TILE // 2]
     assert not framed[high * 3 // 4, TILE // 2]
     assert np.argwhere(framed).min(0)[0] >= high // 2
+
+
+def test_tiles_of_several_shapes_are_padded_to_one() -> None:
+    wide, tall = np.zeros((2, 4, 3), np.uint8), np.ones((4, 3, 3), np.uint8)
+    both = stacked([wide, tall])
+    assert both.shape == (2, 4, 4, 3)
+    np.testing.assert_array_equal(both[0, :2], wide)
+    np.testing.assert_array_equal(both[1, :, :3], tall)
+    assert set(np.unique(both[0, 2:])) == {128}
+    assert stacked([wide, wide]).shape == (2, *wide.shape)
 
 
 def test_tiles_are_the_first_image_with_heads_averaged() -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from vitreous.measure.heads import PerHead, mean_distance
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import Column, Interval, Reference, Result, View, estimate
+from vitreous.results import Column, Reference, Result, View, estimate
 from vitreous.results.comparing import mean_by_model, pair_models, rank_models
 from vitreous.results.words import format_estimate
 from vitreous.specimen.anatomy import Unit
@@ -124,15 +124,16 @@ class AttentionDistance(PerHead):
         relative = result.table.groupby("model", sort=False, observed=True)["relative"].mean()
         texts = {}
         for model, mean in distances.items():
+            share = f"{100 * relative[model]:.0f}\u00a0% of uniform attention"
             distance = format_estimate(*mean, cls.value[0].measure)
-            share = f"{100 * relative[model]:.0f}\u00a0%"
-            texts[mean] = f"{distance}, {share} of uniform attention"
+            has_ends = distance.endswith(")")
+            texts[mean.mean] = f"{distance[:-1]}; {share})" if has_ends else f"{distance} ({share})"
         yield rank_models(
             distances,
             "{model} attends farthest, on average {}",
             "{model} nearest, {}",
             "{models} are tied on how far they attend: {} to {}",
-            lambda *mean: texts[Interval(*mean)],
+            lambda mean, low, high: texts[mean],
             alone="{model} attends over a mean distance of {}",
             paired=pair_models(result, layers, "mean"),
         )

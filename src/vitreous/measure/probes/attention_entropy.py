@@ -20,11 +20,14 @@ from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Reference, Result, View, estimate
 from vitreous.results.comparing import bold, code, records
-from vitreous.results.words import escape, format_estimate, format_number
+from vitreous.results.words import escape, format_estimate, format_number, format_percent
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap
 
 __all__ = ["AttentionEntropy"]
+
+UNIFORM = 0.99
+"""Share of the entropy of uniform attention above which a head does not focus."""
 
 
 @dataclass
@@ -77,9 +80,15 @@ class AttentionEntropy(PerHead):
         if not known:
             return
         row = min(known, key=lambda row: row["relative"])
+        head = f"head {escape(row['head'])} of {code(row['unit'])} in {bold(row['model'])}"
+        if row["relative"] > UNIFORM:
+            yield (
+                f"No head focuses: even {head} has {format_percent(row['relative'])} of the "
+                "entropy of uniform attention."
+            )
+            return
         entropy = format_estimate(row["value"], row["low"], row["high"], "bits")
         yield (
-            f"The most focused head is head {escape(row['head'])} of {code(row['unit'])} in "
-            f"{bold(row['model'])}: {entropy} of "
+            f"The most focused head is {head}: {entropy} of "
             f"{format_number(row['uniform'])} under uniform attention."
         )

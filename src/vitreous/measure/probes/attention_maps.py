@@ -6,7 +6,7 @@ grid row by row:
     "attention/<model>/<unit's index>"  uint8 (n, heads, queries, keys)  A = level / 255 · scale
     "scale/<model>/<unit's index>"      float32 (n, heads, queries)      largest number of each row
     "images"                            uint8 (n, height, width, 3)      at most 224 pixels a side
-    "tiles"                             uint8 (rows with `tile`, 56, 56, 3)
+    "tiles"                             uint8 (rows with `tile`, h, w, 3), 56 pixels a side at most
 
 `about["maps"][model][unit's index]` has "queries" and "keys", rows and columns of their grids;
 "prefix", the number of prefix tokens in front of each; "tokens", their kinds ("class",
@@ -112,14 +112,13 @@ class AttentionMaps(Pictured):
             if len(means) < 2:
                 continue
             images = plural(rows["image"].nunique(), "image")
-            near, far = (
-                f"{format_number(row['distance'])}\u00a0pixels in {code(row['unit'])}"
-                for row in records(means.sort_values().iloc[[0, -1]].reset_index())
-            )
-            yield (
-                f"Layers of {bold(model)} attend over {near} to {far}, mean over heads, patches "
-                f"and {images}."
-            )
+            ends = records(means.sort_values().iloc[[0, -1]].reset_index())
+            near, far = (f"{format_number(row['distance'])}\u00a0pixels" for row in ends)
+            first, last = (code(row["unit"]) for row in ends)
+            reach = f"attends over {near} and {last} over {far}"
+            if near == far:
+                first, reach = "every layer", f"attends over {near}"
+            yield f"In {bold(model)} {first} {reach}, mean over heads, patches and {images}."
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -189,7 +188,7 @@ class AttentionMaps(Pictured):
             rows += self._rows(subject, unit, sums[f"{name}/summary"].numpy(), slots)
             tiles += [tile(image.mean(0), grids) for image in whole[:1]]
         if tiles:
-            arrays["tiles"] = np.stack(tiles)
+            arrays["tiles"] = stacked(tiles)
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
         about = {
             "maps": maps,
@@ -276,6 +275,15 @@ def _summary(subject: Subject, attention: AttentionMap) -> Tensor:
     return torch.stack([distance, entropy, elsewhere], -1)
 
 
+def stacked(tiles: Sequence[np.ndarray]) -> np.ndarray:
+    """(n, h, w, 3) of tiles (h, w, 3); smaller ones are padded with grey on the right and below."""
+    high, wide = (max(tile.shape[side] for tile in tiles) for side in (0, 1))
+    padded = np.full((len(tiles), high, wide, 3), 128, np.uint8)
+    for place, drawn in zip(padded, tiles, strict=True):
+        place[: drawn.shape[0], : drawn.shape[1]] = drawn
+    return padded
+
+
 def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:
     """The attention of the middle patch in colours, its own place framed; that of the first token
     where only prefix tokens ask."""
@@ -292,10 +300,9 @@ def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:
     )
     high, wide = (round(TILE * side / max(rows, columns)) for side in (rows, columns))
     y, x = np.arange(high), np.arange(wide)
-    drawn = np.zeros((TILE, TILE, 3), np.uint8)
-    drawn[:high, :wide] = picture[y * down // high][:, x * right // wide].round()
+    drawn = picture[y * down // high][:, x * right // wide].round().astype(np.uint8)
     own = (y * rows // high == rows // 2)[:, None] & (x * columns // wide == columns // 2)[None, :]
     around = np.pad(own, 1)
     inside = around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
-    drawn[:high, :wide][own & ~inside] = MARK
+    drawn[own & ~inside] = MARK
     return drawn

@@ -40,8 +40,7 @@ from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import REPEATS
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, estimate
-from vitreous.results.comparing import bold, mean_by_model, pair_models, rank_models
-from vitreous.results.words import format_number
+from vitreous.results.comparing import mean_by_model, pair_models, rank_models
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import SITES, Site, Sites
 
@@ -258,23 +257,28 @@ class CKA(Probe):
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
         models = result.table[result.table["within"]].drop_duplicates("model")
-        yield rank_models(
+        kinds = set(models["groups"]) - {""}
+        group = "third of the depth" if kinds == {"thirds"} else "stage"
+        less = f"CKA falls by {{}} from units of one {group} to units of two"
+        sentence = rank_models(
             mean_by_model(models, STRUCTURE),
-            "{model} has the clearest stages: units of one stage are more similar than units "
-            "of two, by {} CKA",
+            "{model} has the clearest " + f"{group.split()[0]}s: mean {less}",
             "{model} is the most uniform, {}",
-            "{models} are tied on how clearly they split into stages: by {} to {} CKA",
-            alone="In {model}, units of one stage are more similar than units of two, by {} CKA",
+            f"{{models}} are tied on how much mean {less.replace('{}', '{} to {}')}",
+            alone=f"In {{model}}, mean {less}",
             paired=pair_models(result, models, STRUCTURE[0]),
         )
+        mixed = " A model of one stage is split into thirds." if len(kinds) > 1 else ""
+        yield sentence + mixed if sentence else ""
         between = result.table[result.table["across"]]
-        pairs = between.groupby("pair", sort=False, observed=True)["value"].mean()
+        pairs = mean_by_model(between.assign(model=between["pair"]))
         if len(pairs) > 1:
-            most, least = str(pairs.idxmax()), str(pairs.idxmin())
-            yield (
-                f"Of all pairs of models, {bold(most)} are the most similar (mean CKA "
-                f"{format_number(pairs.max(), 2)} over all pairs of units) and {bold(least)} "
-                f"the least ({format_number(pairs.min(), 2)})."
+            yield rank_models(
+                pairs,
+                "Of all pairs of models, {model} are the most similar, with a mean CKA of {} over "
+                "all pairs of units",
+                "{model} the least, {}",
+                "{models} pairs of models are tied on similarity, with a mean CKA of {} to {}",
             )
 
 

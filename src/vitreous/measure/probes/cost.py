@@ -174,6 +174,13 @@ class Cost(Probe):
         else:
             fewest = f"All models need {operations}"
         others = [row for row in rows if row is not fast and row["high"] >= fast["low"]]
+        if len(others) + 1 == len(rows):
+            slow = format_number(min(row["value"] for row in rows))
+            yield (
+                f"{fewest} GFLOPs per image; here they ran at {slow} to {speed}, and their single "
+                "passes overlap."
+            )
+            return
         tied = f", tied with {join_words([bold(row['model']) for row in others])}" if others else ""
         yield (
             f"{fewest} GFLOPs per image; {bold(fast['model'])} was the fastest here, {speed} "

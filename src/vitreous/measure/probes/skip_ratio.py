@@ -181,5 +181,5 @@ class SkipRatio(Probe):
         if silent:
             yield (
                 f"Branches of {join_words(silent)} add nothing to their skips, so there is no "
-                "ratio: so do residual networks whose last normalisation begins at zero."
+                "ratio: before training, many residual networks scale their branches by zero."
             )
