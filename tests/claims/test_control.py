@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from vitreous import Inspection, claims
+from vitreous import Inspection, VitreousError, claims
 from vitreous.claims.loading import load_evidence
 from vitreous.claims.verdicts import Verdict, judge
 from vitreous.cli import main
@@ -74,3 +77,35 @@ def test_which_models_have_a_beginning(tmp_path: Path) -> None:
     (weights / "initial-1-of-2.safetensors").touch()
     names = ["resnet18", "nano:vit", "nano:vit@warmup", f"run:{tmp_path / 'run'}", "run:nowhere"]
     assert before_training(names) == ["nano:vit@initial", f"run:{tmp_path / 'run'}@initial"]
+
+
+def test_beside_a_model_of_another_image_size_it_is_judged_as_well(tmp_path: Path) -> None:
+    """The fingerprint of images is that of the size in which the first model takes them."""
+    noise = np.random.default_rng(0).integers(0, 256, (8, 48, 48, 3), dtype=np.uint8)
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number, picture in enumerate(noise):
+        Image.fromarray(picture).save(photos / f"{number}.png")
+    given = ("--data", str(photos), "--probes", "attention_distance", "--device", "cpu")
+    where = ("--out", str(tmp_path / "report.html"), "--results", str(tmp_path / "numbers"))
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", "test_vit", "nano:vit", *given, *where])
+    assert end.value.code == 0
+    found = Inspection.load(tmp_path / "numbers")
+    assert found.control is not None
+    images = [each["attention_distance"].about["data"] for each in (found, found.control)]
+    assert images[0]["fingerprint"] != images[1]["fingerprint"], "the sizes are the same"
+    assert verdict(judge(load_evidence(tmp_path / "numbers"), claims.every_claim()))
+    fewer = Inspection(found, found.left_out, found.anatomies)
+    fewer.control = with_images(found.control, 7)
+    with pytest.raises(VitreousError, match="cannot be judged together"):
+        judge_inspection(fewer, {})
+
+
+def with_images(inspection: Inspection, count: int) -> Inspection:
+    """The same results, said to be of so many images."""
+    changed = {
+        name: replace(each, about={**each.about, "data": {**each.about["data"], "images": count}})
+        for name, each in inspection.items()
+    }
+    return Inspection(changed, inspection.left_out, inspection.anatomies)

@@ -143,6 +143,7 @@ STRUCTURE = {
         "verdicts_by_paper",
     ),  # which models and papers there are at all
     *("_measurements", "card", "overview_section", "key_charts"),  # nothing but calls of the guard
+    "stands_alone",  # the widths of cards, which are narrow without it
     *("loss_grids", "summary_text"),  # of files and terminals, below
 }
 
@@ -184,7 +185,7 @@ def test_a_sentence_that_fails(
     guard = Guard()
     text = page(Inspection({name: found[name]}, {}, found.anatomies), None, guard)
     assert list(guard.failures) == [f"The findings of {name}"]
-    start = text.index(f'<section class="question" id="{name}"')
+    start = text.index(f'id="{name}" aria-labelledby')
     assert (
         f"The findings of {name} could not be rendered:"
         in text[start : text.index("</section>", start)]
@@ -301,3 +302,10 @@ def test_a_row_of_no_numbers_is_not_a_number() -> None:
     none = Quantity({0: np.zeros((3, 0))})
     for reduced in (none.minimum(), none.maximum(), none.mean()):
         assert estimate_effect(reduced) is UNKNOWN
+
+
+def test_verdicts_that_fail_before_the_page_is_made_are_said_on_it(found: Inspection) -> None:
+    """The command judges first; a page without a word about it would look complete."""
+    guard = Guard()
+    assert guard.run("The verdicts", broken, lambda _: None) is None
+    assert "The verdicts could not be rendered:</b> Broken: on purpose" in page(found, None, guard)

@@ -20,7 +20,9 @@ from report.conftest import EVIL, NET, OTHER, VIT
 from vitreous import Inspection, Result, VitreousError
 from vitreous.measure.report_section import arrange
 from vitreous.report import write
+from vitreous.report.cards import stands_alone
 from vitreous.report.origin import origin_section
+from vitreous.report.overview import first_clause, key_charts
 from vitreous.report.page import page as page_text
 from vitreous.results.charts import chart_spec
 
@@ -304,3 +306,56 @@ def test_what_was_left_out_comes_last_in_its_group(inspection: Inspection) -> No
     there = {"cost": replace(inspection["cka"], name="cost")}
     assert arrange(names, there) == {"overview": ["cost", "accuracy"]}
     assert arrange(names, {}) == {"overview": names}
+
+
+def test_what_was_not_measured_is_one_card_of_its_group(inspection: Inspection) -> None:
+    reasons = {name: {NET: f"Not for {name}."} for name in ("head_diversity", "rollout", "gates")}
+    few = {name: inspection[name] for name in ("attention_distance", "cka")}
+    text = page_text(Inspection(few, reasons, inspection.anatomies))
+    attention = text[text.index('id="attention"') : text.index('id="weights"')]
+    assert attention.count("Not measured") == 1
+    cards, _, absent = attention.partition("Not measured")
+    assert 'id="attention_distance"' in cards
+    for name in ("head_diversity", "rollout"):
+        assert f'id="{name}"' in absent
+        assert f"Not for {name}." in absent
+    assert 'class="cards"' not in text[text.index('id="weights"') : text.index('id="origin"')]
+
+
+def test_cards_without_a_neighbour_or_a_chart_are_wide(inspection: Inspection) -> None:
+    chart = inspection["attention_distance"]
+    bare = replace(chart, views=())
+    assert stands_alone({"a": chart, "b": chart}) == set()
+    assert stands_alone({"a": chart, "b": chart, "c": chart}) == {"c"}
+    assert stands_alone({"a": chart, "b": bare, "c": chart, "d": chart}) == {"a", "b"}
+    assert stands_alone({"a": bare}) == {"a"}
+    assert stands_alone({}) == set()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "clause"),
+    [
+        ("<b>a</b> most, 1; <b>b</b> least, 2.", "<b>a</b> most, 1."),
+        ("<b>a &amp; b</b> most; c least.", "<b>a &amp; b</b> most."),
+        ("a attends over 15 pixels (14 to 16; 91 %), far.", None),
+        ("a over 15 pixels (14 to 16; 91 %); b less.", "a over 15 pixels (14 to 16; 91 %)."),
+        ("a :-( most; b least.", "a :-( most."),
+        ("All are tied.", None),
+    ],
+)  # fmt: skip
+def test_a_key_chart_has_the_first_clause_of_its_sentence(
+    sentence: str, clause: str | None
+) -> None:
+    assert first_clause(sentence) == (clause or sentence)
+
+
+def test_the_first_screen_is_filled_and_says_nothing_twice(inspection: Inspection) -> None:
+    """Also where no measurement asks for a place there."""
+    names = ["a model"]
+    table = inspection["brand_new"].table.assign(model="a model")
+    plain = replace(inspection["brand_new"], table=table)
+    assert key_charts(Inspection({"brand_new": plain}), names) == ["brand_new"]
+    text = page_text(inspection)
+    first = text[text.index('id="first"') : text.index('id="models"')]
+    said = re.findall(r'<span data-models="[^"]*">(.*?)</span> <a class="where"', first)
+    assert len(said) == len(set(said)) >= 2

@@ -9,7 +9,7 @@ from scipy.stats import binomtest, ttest_rel
 
 from vitreous import Result
 from vitreous.results import Column, Replicates
-from vitreous.results.comparing import mean_by_model, pair_models, rank_models
+from vitreous.results.comparing import list_models, mean_by_model, pair_models, rank_models
 from vitreous.results.intervals import Interval
 from vitreous.results.words import format_percent
 
@@ -119,3 +119,21 @@ def test_many_ties_are_counted() -> None:
     means = {name: Interval(1.0 + place / 100, 0.5, 1.5) for place, name in enumerate("abcdef")}
     said = rank_models({**means, "low": Interval(0, 0, 0.1)}, "{model} most", "{model} least", "")
     assert said == "<b>f</b> most, tied with 5 others; <b>low</b> least."
+
+
+def test_a_model_without_a_value_ties_no_others() -> None:
+    """Its rows count no images, which is not the number of images that the others saw."""
+    images = np.random.default_rng(5).normal(size=IMAGES)
+    result = measured(low=images, high=images + 5.0, none=images)
+    table = result.table.copy()
+    table.loc[table["model"] == "none", ["value", "low", "high", "n"]] = [np.nan] * 3 + [0]
+    bare = Result("made", table, result.columns, replicates=result.replicates)
+    assert sentence(bare) == "<b>high</b> most; <b>low</b> least."
+
+
+def test_few_models_are_listed_and_of_many_the_ends_are_named() -> None:
+    values = {name: float(place) for place, name in enumerate("bcade")}
+    texts = {name: f"{value:.0f}" for name, value in values.items()}
+    few = dict(list(texts.items())[:2])
+    assert list_models(few, values) == "0 in <b>b</b> and 1 in <b>c</b>"
+    assert list_models(texts, values) == "from 0 in <b>b</b> to 4 in <b>e</b>"

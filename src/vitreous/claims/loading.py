@@ -17,6 +17,7 @@ from typing import Any
 
 from vitreous.claims.book_sources import every_book
 from vitreous.claims.evidence import Evidence, EvidenceItem
+from vitreous.claims.evidence_item import marks
 from vitreous.claims.facts import (
     check_facts,
     describe_facts,
@@ -229,7 +230,9 @@ def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None =
 def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
     """Add the same networks before training to the evidence of an inspection.
 
-    `control` has the results of `NAME@initial`, which is what NAME is, apart from its training."""
+    `control` has the results of `NAME@initial`, which is what NAME is, apart from its training. It
+    was measured by the same command on the same images; where another model of the inspection takes
+    them in another size, the fingerprint is that of the other size."""
     untrained = []
     for item in evidence.items:
         name, data = f"{item.name}@initial", item.facts.get("data")
@@ -239,8 +242,22 @@ def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
             if _is_about(result, name) and _data_name(result) == data
         }
         if own and not item.facts.get("checkpoint"):
-            untrained.append(EvidenceItem({**item.facts, "checkpoint": "start"}, own, name))
+            known = {each: _marks_beside(item, result) for each, result in own.items()}
+            facts = {**item.facts, "checkpoint": "start"}
+            untrained.append(EvidenceItem(facts, own, name, known=known))
     return Evidence([*evidence.items, *untrained], evidence.not_judged)
+
+
+def _marks_beside(item: EvidenceItem, control: Result) -> tuple[str, str]:
+    """The marks of a control, on the images of the model that it is the control of."""
+    version, own = marks(control)
+    trained = item.results.get(control.name)
+    if trained is None:
+        return version, own
+    chosen = ("name", "split", "images", "of")
+    one, other = (result.about.get("data", {}) for result in (trained, control))
+    same = all(one.get(each) == other.get(each) for each in chosen)
+    return version, marks(trained)[1] if same else own
 
 
 def _described_models(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:

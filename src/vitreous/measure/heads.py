@@ -23,10 +23,13 @@ from vitreous.measure.probe import Batch, PerImageValues, Setting, Updates, esti
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, tabulate
 from vitreous.results.names import short_names
+from vitreous.results.words import plural
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.attention_geometry import AttentionGeometry, portions
 from vitreous.specimen.observe import AttentionMap, Sites
 
+LABEL = 28
+"""Maximum number of characters for the names beside a line of reference."""
 MASKED = 1e-20
 """A pair is masked where no head gives it more: libraries add -100 to logits, or -inf."""
 
@@ -224,8 +227,9 @@ class PerHead(PerImage):
 
 
 def _few(models: Sequence[str]) -> str:
-    """Two names, or the number of models: a label is a line in a small chart."""
-    return ", ".join(short_names(models).values()) if len(models) < 3 else f"{len(models)} models"
+    """One or two names, or the number of models: a label is a line in a small chart."""
+    names = ", ".join(short_names(models).values())
+    return names if len(models) < 3 and len(names) <= LABEL else plural(len(models), "model")
 
 
 def _with_uniform(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...]:

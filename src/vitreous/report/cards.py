@@ -29,9 +29,10 @@ STATIC_WIDTH = 520
 def card(
     guard: Guard,
     name: str,
-    result: Result | None,
+    result: Result,
     left_out: Mapping[str, Any],
     *,
+    wide: bool = False,
     models: Sequence[str] = (),
     explorer: str = "",
     beside: str = "",
@@ -46,9 +47,11 @@ def card(
     name
         Of the measurement.
     result
-        None if it could not be measured; then the card says why.
+        What was measured.
     left_out
         What was left out: a reason for each model, or for its units.
+    wide
+        Whether no other card stands beside it.
     models
         Names of all models of the page; sentences are filtered by the models they name.
     explorer
@@ -60,12 +63,10 @@ def card(
     """
     label = escape(name)
     lines = [
-        f'<section class="question" id="{label}" aria-labelledby="{label}-asks">',
+        f'<section class="question{" wide" if wide else ""}" id="{label}" '
+        f'aria-labelledby="{label}-asks">',
         f'<h3 id="{label}-asks">{escape(section_of(name, result).title)}</h3>',
     ]
-    if result is None:
-        return [*lines, *guard.lines(f"What was left out of {name}", omissions, left_out),
-                "</section>"]  # fmt: skip
     sentences = guard.lines(f"The findings of {name}", findings, result, models)
     lines += sentences[:1]
     views = [number for number, view in enumerate(result.views) if has_marks(result, view)]
@@ -89,6 +90,32 @@ def card(
                                                  left_out)),
     ]  # fmt: skip
     return [*lines, '<div class="folds">', *folds, "</div></section>"]
+
+
+def absences(left_out: Mapping[str, Mapping[str, Any]], guard: Guard) -> list[str]:
+    """Return one card for all measurements of a group that have no result, with the reasons."""
+    lines = ['<div class="card absences"><h3>Not measured</h3>']
+    for name, why in left_out.items():
+        label, title = escape(name), escape(section_of(name).title)
+        lines += [
+            f'<section id="{label}"><h4>{title}</h4>',
+            *guard.lines(f"What was left out of {name}", reasons_list, why),
+            "</section>",
+        ]
+    return [*lines, "</div>"]
+
+
+def stands_alone(results: Mapping[str, Result]) -> set[str]:
+    """Return the cards that are as wide as the page: without a chart, or without a neighbour."""
+    alone: set[str] = set()
+    waiting = ""
+    for name, result in results.items():
+        if not any(has_marks(result, view) for view in result.views):
+            alone |= {name, waiting}
+            waiting = ""
+        else:
+            waiting = "" if waiting else name
+    return (alone | {waiting}) - {""}
 
 
 def findings(result: Result, models: Sequence[str]) -> list[str]:
@@ -232,6 +259,12 @@ def _claims(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def omissions(left_out: Mapping[str, Any]) -> list[str]:
+    """Return what was left out, under its heading; nothing if nothing was."""
+    lines = reasons_list(left_out)
+    return ['<div class="omitted"><b>Left out.</b>', *lines, "</div>"] if lines else []
+
+
+def reasons_list(left_out: Mapping[str, Any]) -> list[str]:
     """Return a list of the models and units that were left out, grouped by the reason."""
     reasons: dict[str, list[str]] = {}
     for model, why in left_out.items():
@@ -244,9 +277,7 @@ def omissions(left_out: Mapping[str, Any]) -> list[str]:
         for reason, names in units.items():
             reasons.setdefault(reason, []).append(f"<b>{escape(model)}</b> ({_name_units(names)})")
     lines = [f"<li>{join_words(who)}: {escape(reason)}</li>" for reason, who in reasons.items()]
-    if not lines:
-        return []
-    return [f'<div class="omitted"><b>Left out.</b><ul>{"".join(lines)}</ul></div>']
+    return [f"<ul>{''.join(lines)}</ul>"] if lines else []
 
 
 def _name_units(units: Sequence[str]) -> str:

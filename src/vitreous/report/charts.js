@@ -135,8 +135,9 @@ function arranged(spec, width, height) {
   const panels = spec.concat ?? [spec];
   const legend = { ...spec.config.legend, orient: "top", direction: "horizontal", offset: 8, columnPadding: 14 };
   legend.layout = { top: { anchor: "start", direction: width < 760 ? "vertical" : "horizontal", margin: width < 760 ? 6 : 30, center: false } };
-  spec.config = { ...spec.config, background: "transparent", padding: 5, legend };
+  spec.config = { ...spec.config, background: "transparent", padding: { left: 5, top: 5, bottom: 5, right: 18 }, legend }; // half of a last label
   const legends = labelled(spec, width, height > 0);
+  if (!spec.concat) leaning(spec, width);
   if (typeof panels[0].width === "object") return cells(spec, panels, width, height);
   if (panels[0].layer?.some((layer) => layer.mark?.type === "image")) return spec; // tiles keep their pixels
   if (!spec.concat) {
@@ -179,6 +180,19 @@ function labelled(part, width, compact) {
     height = Math.max(height, 14 + 18 * Math.ceil(channel.scale.domain.length / columns));
   }
   return height;
+}
+
+/** Names under an axis lean where they would overlap. */
+function leaning(spec, width) {
+  const names = new Set();
+  const axes = inside(spec).map((layer) => layer.encoding?.x).filter((x) => x?.type === "nominal" && x.axis !== null);
+  for (const layer of inside(spec)) {
+    const field = layer.encoding?.x?.type === "nominal" && layer.encoding.x.field;
+    for (const row of (field && spec.datasets[layer.data?.name]) || []) names.add(String(row[field]));
+  }
+  const longest = Math.max(0, ...[...names].map((name) => Math.min(name.length, 28)));
+  if (names.size * (6.5 * longest + 8) < width - 60) return;
+  for (const x of axes) x.axis = { ...x.axis, labelAngle: -20, labelAlign: "right", labelLimit: Math.max(60, Math.floor(width / 3)) };
 }
 
 /** How many panels stand beside each other: as many as fit, up to four, and no last one alone in its row. */

@@ -16,6 +16,7 @@ SEARCH = """\
 <div class="search scripted"><input type="search" id="search" placeholder="Search" \
 aria-label="Search the report" aria-controls="search-results" autocomplete="off">\
 <ul id="search-results" aria-label="Search results" hidden></ul></div>"""
+ABSENT = ' class="absent" title="not measured"'
 BUTTONS = """\
 <button type="button" id="unfold">Expand all</button>\
 <button type="button" id="theme">Dark</button>\
@@ -36,7 +37,8 @@ def contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
         lines.append('<li><a href="#models">Anatomy</a></li>')
     for group, names in arrange([*inspection, *inspection.left_out], inspection).items():
         inside = "".join(
-            f'<li><a href="#{escape(name)}">{escape(declared.title)}</a></li>'
+            f'<li><a href="#{escape(name)}"{"" if name in inspection else ABSENT}>'
+            f"{escape(declared.title)}</a></li>"
             for name, declared in sections_of(names, inspection).items()
         )
         lines.append(f'<li><a href="#{group}">{escape(GROUPS[group])}</a><ul>{inside}</ul></li>')

@@ -55,6 +55,10 @@ class Guard:
             self.failures[what] = reason(error)
             return instead(self.failures[what])
 
+    def apology(self, what: str) -> list[str]:
+        """Return the line that says why a part failed before the page was made, if it did."""
+        return [_apology(what, self.failures[what])] if what in self.failures else []
+
     def check(self) -> None:
         """Raise `Unrendered` if anything failed."""
         if self.failures or self.not_judged:

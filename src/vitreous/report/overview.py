@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.report_section import section_of, sentences_of
 from vitreous.report import attention, models
-from vitreous.report.cards import chart_place, findings, mark_models
+from vitreous.report.cards import chart_place, mark_models
 from vitreous.report.guard import Guard
 from vitreous.results import Result
 from vitreous.results.panels import has_marks
@@ -14,6 +16,7 @@ from vitreous.results.words import escape
 SENTENCES = KEY_CHARTS = 3
 MAX_PANELS = 2
 """Panels of a chart on the first screen."""
+CLAUSE = re.compile(r"(?:&#?\w+;|\([^)]*\)|[^;])*")
 
 
 def overview_section(inspection: Inspection, names: list[str], guard: Guard) -> list[str]:
@@ -45,16 +48,18 @@ def overview_section(inspection: Inspection, names: list[str], guard: Guard) -> 
 def key_charts(inspection: Inspection, names: list[str]) -> list[str]:
     """Return the measurements whose first chart is shown on the first screen.
 
-    Every measurement that may be shown there says so with its place (`Section.key`). Those that
-    concern fewer than half of the models are left out, so that a report of ResNets does not open
-    with the attention of the one ViT among them; so are charts of many panels.
+    Measurements say with their place (`Section.key`) which come first; the others fill what these
+    leave free, but for accuracy and cost, which the table beside has. Those that concern fewer than
+    half of the models are left out, so that a report of ResNets does not open with the attention of
+    the one ViT among them; so are charts of many panels.
     """
+    sections = {name: section_of(name, result) for name, result in inspection.items()}
     ranked = sorted(
-        (place, name)
-        for name, result in inspection.items()
-        if (place := section_of(name, result).key)
+        (not each.key, each.key, name)
+        for name, each in sections.items()
+        if each.key or each.group != "overview"
     )
-    wanted = [name for _, name in ranked if _covers(inspection[name], names)]
+    wanted = [name for *_, name in ranked if _covers(inspection[name], names)]
     return wanted[:KEY_CHARTS]
 
 
@@ -76,14 +81,14 @@ def _sentences(
 ) -> list[str]:
     """Return up to three sentences, each with a link to its card.
 
-    Key charts have a sentence of their own, so other measurements come first.
+    Key charts have a sentence of their own. Measurements say with their place
+    (`Section.headline`) which come first; the others fill what these leave free.
     """
-    headlines = {
-        name: place
-        for name, result in inspection.items()
-        if (place := section_of(name, result).headline)
-    }
-    ordered = sorted(headlines, key=lambda name: (name in shown, headlines[name]))
+    sections = {name: section_of(name, result) for name, result in inspection.items()}
+    ordered = sorted(
+        (name for name in sections if name not in shown),
+        key=lambda name: (not sections[name].headline, sections[name].headline, name),
+    )
     items: list[str] = []
     for name in ordered:
         if len(items) < SENTENCES:
@@ -94,19 +99,39 @@ def _sentences(
 def _headline(inspection: Inspection, name: str, names: list[str]) -> list[str]:
     sentences = sentences_of(inspection[name])
     title = section_of(name, inspection[name]).title
-    link = f'<a class="where" href="#{name}" aria-label="{escape(title)}">→</a>'
-    return [f"<li>{mark_models(sentences[0], names)} {link}</li>"] if sentences else []
+    found = f"{mark_models(sentences[0], names)} {_link(name, title)}" if sentences else ""
+    return [f"<li>{found}</li>"] if found else []
+
+
+def _link(name: str, title: str) -> str:
+    return f'<a class="where" href="#{escape(name)}" aria-label="{escape(title)}">→</a>'
+
+
+def first_clause(sentence: str) -> str:
+    """Return a sentence up to its first semicolon outside parentheses and HTML entities."""
+    clause = CLAUSE.match(sentence)
+    return sentence if clause is None or clause.end() == len(sentence) else f"{clause[0]}."
 
 
 def _key_chart(result: Result, names: list[str], guard: Guard) -> list[str]:
     """Return a small copy of the first chart of a card, with its sentence and a link to it."""
     title = section_of(result.name, result).title
     place, name = f"key-{result.name}-0", escape(result.name)
-    sentences = guard.lines(f"The findings of {result.name}", findings, result, names)
+    what = f"The findings of {result.name}"
+    sentence = guard.lines(what, _key_sentence, result, title, names)
     return [
         f'<figure class="card key"><figcaption><h3><a href="#{name}">{escape(title)}</a></h3>'
         "</figcaption>",
         chart_place(place, f"{result.name}-0", title),
-        *sentences[:1],
+        *sentence,
         "</figure>",
+    ]
+
+
+def _key_sentence(result: Result, title: str, names: list[str]) -> list[str]:
+    """Return the first clause of what a measurement found, and a link to the rest."""
+    clauses = [first_clause(sentence) for sentence in sentences_of(result)[:1]]
+    return [
+        f'<p class="found">{mark_models(clause, names)} {_link(result.name, title)}</p>'
+        for clause in clauses
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from vitreous.errors import VitreousError
@@ -11,7 +11,7 @@ from vitreous.measure.inspection import Inspection
 from vitreous.measure.report_section import GROUPS, arrange
 from vitreous.palette import PAPERS, RAMPS
 from vitreous.report import attention, models, origin, surface
-from vitreous.report.cards import card
+from vitreous.report.cards import absences, card, stands_alone
 from vitreous.report.contents import contents, head, head_of_verdicts
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement
@@ -122,7 +122,8 @@ def page(
         *guard.lines("The head of the page", *top),
         *(guard.lines("The overview", overview_section, inspection, names, guard) if measured
           else []),
-        *(guard.lines("The verdicts", verdicts_section, judgement, guard) if judgement else []),
+        *(guard.lines("The verdicts", verdicts_section, judgement, guard) if judgement
+          else guard.apology("The verdicts")),
         *(_measurements(inspection, judgement, names, guard) if measured else []),
         "</main>",
         block("settings", compact_json({"ramps": RAMPS, "papers": PAPERS, "models": names})),
@@ -140,11 +141,16 @@ def _measurements(
         lines += guard.lines("The section on the models", _anatomy, inspection, names, guard)
     for group, inside in arrange([*inspection, *inspection.left_out], inspection).items():
         lines.append(f'<section class="group" id="{group}"><h2>{escape(GROUPS[group])}</h2>')
-        lines.append('<div class="cards">')
-        for name in inside:
-            what = f"The section on {name}"
-            lines += guard.lines(what, _card, inspection, judgement, name, names, guard)
-        lines.append("</div></section>")
+        there = {name: inspection[name] for name in inside if name in inspection}
+        absent = {name: inspection.left_out[name] for name in inside if name not in there}
+        alone = guard.run("The widths of cards", partial(stands_alone, there), lambda _: set())
+        lines += ['<div class="cards">'] if there else []
+        for name in there:
+            what, wide = f"The section on {name}", name in alone
+            lines += guard.lines(what, _card, inspection, judgement, name, names, wide, guard)
+        lines += ["</div>"] if there else []
+        lines += absences(absent, guard) if absent else []
+        lines.append("</section>")
     return [*lines, *guard.lines("Where this comes from", origin.origin_section, inspection)]
 
 
@@ -186,10 +192,9 @@ def _card(
     judgement: Judgement | None,
     name: str,
     names: list[str],
+    wide: bool,
     guard: Guard,
 ) -> list[str]:
-    if name not in inspection:
-        return card(guard, name, None, inspection.left_out[name])
     result = inspection[name]
     viewer = relief = ""
     if attention.has_maps(result):
@@ -207,6 +212,7 @@ def _card(
         name,
         result,
         result.about.get("left_out", {}),
+        wide=wide,
         models=names,
         explorer=viewer,
         beside=relief,

@@ -29,6 +29,8 @@ KIND_PLURALS = {
 }
 """Kinds of units as the subject of a sentence."""
 COUNTS = {2: "The two", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+MOST_LISTED = 4
+"""Maximum number of models that a sentence lists with their numbers."""
 MOST_TIED = 3
 """Maximum number of models named as tied with another; of more a sentence has the number."""
 
@@ -108,14 +110,16 @@ def pair_models(
     """
     if column not in result.replicates:
         return None
-    places = result.table.index.get_indexer(rows.index[rows[column].notna()])
+    rows = rows[rows[column].notna()]
+    places = result.table.index.get_indexer(rows.index)
     models = result.table["model"].to_numpy()[places]
     draws = {
         str(model): result.draws(column, places[models == model]).mean(1)
         for model in dict.fromkeys(models)
     }
     known = {model: drawn for model, drawn in draws.items() if isfinite(drawn.sum())}
-    return Paired(known, int(rows["n"].min()) if known else 0, share)
+    counts = rows.loc[rows["model"].isin(list(known)), "n"]
+    return Paired(known, int(counts.min()) if known else 0, share)
 
 
 def rank_models(
@@ -199,6 +203,18 @@ def _look_alike(one: Interval, other: Interval, show: Callable[[float, float, fl
     if format_number(one.mean) == format_number(other.mean):
         return True
     return show(one.mean, nan, nan) == show(other.mean, nan, nan)
+
+
+def list_models(values: Mapping[str, str], order: Mapping[str, float]) -> str:
+    """What each model has, `1 in a and 2 in b`; of many models the smallest and the largest.
+
+    `order` has the number behind each text.
+    """
+    if len(values) > MOST_LISTED:
+        ends = sorted(order, key=lambda model: order[model])
+        low, high = ends[0], ends[-1]
+        return f"from {values[low]} in {bold(low)} to {values[high]} in {bold(high)}"
+    return join_words([f"{text} in {bold(model)}" for model, text in values.items()])
 
 
 def count_changes(

@@ -25,7 +25,7 @@ def short_names(names: Iterable[str], limit: int = LIMIT) -> dict[str, str]:
     names
         The names that are shown together.
     limit
-        Maximum number of characters; a number in parentheses may follow.
+        Maximum number of characters; a few more where that is too few to tell names apart.
 
     Examples
     --------
@@ -38,7 +38,11 @@ def short_names(names: Iterable[str], limit: int = LIMIT) -> dict[str, str]:
         start = _first_difference(group)
         short |= {name: _around(name, start, limit) for name in group}
     for group in _alike(short):
-        short |= {name: f"{short[name]} ({number})" for number, name in enumerate(group, 1)}
+        for number, name in enumerate(group, 1):
+            counter = f" ({number})"
+            fitting = _shorten(name, max(limit - len(counter), 3)) + counter
+            taken = fitting in short.values()
+            short[name] = f"{short[name]}{counter}" if taken else fitting
     return short
 
 

@@ -36,8 +36,8 @@ from vitreous.measure.probes.variance import variance
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
-from vitreous.results.comparing import bold, mean_by_model, pair_models, rank_models
-from vitreous.results.words import format_estimate, join_words
+from vitreous.results.comparing import list_models, mean_by_model, pair_models, rank_models
+from vitreous.results.words import format_estimate, plural
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Feature, Sites
 
@@ -146,15 +146,17 @@ class Equivariance(Probe):
                 paired=pair_models(result, maps),
             )
             return
-        errors = [
-            f"{format_estimate(*mean)} in {bold(model)} after {shift} pixels"
-            for shift, rows in maps.groupby("shift", sort=True, observed=True)
-            for model, mean in mean_by_model(rows).items()
-        ]
+        errors: dict[str, float] = {}
+        texts: dict[str, str] = {}
+        for shift, rows in maps.groupby("shift", sort=True, observed=True):
+            for model, mean in mean_by_model(rows).items():
+                error = f"{format_estimate(*mean)} after {plural(int(str(shift)), 'pixel')}"
+                errors[model] = max(mean.mean, errors.get(model, 0.0))
+                texts[model] = f"{texts[model]}, {error}" if model in texts else error
         if errors:
             yield (
                 "Features follow the image with these errors, mean over units: "
-                f"{join_words(errors)}."
+                f"{list_models(texts, errors)}."
             )
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:

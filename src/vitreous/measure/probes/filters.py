@@ -37,8 +37,8 @@ from vitreous.measure.probe import Batch, Probe, Sums, sum_key
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
-from vitreous.results.comparing import bold
-from vitreous.results.words import format_percent, join_words
+from vitreous.results.comparing import list_models
+from vitreous.results.words import format_percent
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.graph import args, op
 from vitreous.specimen.observe import Sites
@@ -177,11 +177,12 @@ class Filters(Probe):
     def sentences(cls, result: Result) -> Iterator[str]:
         first = result.table[result.table["component"] <= FIRST].dropna(subset="value")
         energy = first.groupby("model", sort=False, observed=True)["value"].sum()
-        shares = [f"{format_percent(share)} in {bold(model)}" for model, share in energy.items()]
-        if shares:
+        shares = {str(model): float(share) for model, share in energy.items()}
+        texts = {model: format_percent(share) for model, share in shares.items()}
+        if texts:
             yield (
                 f"Share of the energy of all filters in the first {FIRST} components: "
-                f"{join_words(shares)}."
+                f"{list_models(texts, shares)}."
             )
 
     def unsuited(self, subject: Subject) -> str:

@@ -159,10 +159,16 @@ class LocalHeads(Probe):
         elif changes:
             falls = sum(distant.high < local.low for _, local, distant in changes)
             rises = sum(local.high < distant.low for _, local, distant in changes)
+            way = "From the heads that attend nearest to those that attend farthest,"
+            if not falls and not rises:
+                yield (
+                    f"{way} the mean CKA with early convolutions changes in none of "
+                    f"{len(changes)} pairs of models by more than its interval."
+                )
+                return
             yield (
-                "From the heads that attend nearest to those that attend farthest, the mean CKA "
-                f"with early convolutions falls in {falls} of {len(changes)} pairs of models and "
-                f"rises in {rises}."
+                f"{way} the mean CKA with early convolutions falls in {falls} of {len(changes)} "
+                f"pairs of models and rises in {rises}."
             )
 
     @property

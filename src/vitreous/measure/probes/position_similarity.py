@@ -32,8 +32,8 @@ from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.palette import OPPOSITES
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
-from vitreous.results.comparing import bold, records
-from vitreous.results.words import format_number, join_words
+from vitreous.results.comparing import list_models, records
+from vitreous.results.words import format_number
 from vitreous.specimen.anatomy import Grid
 
 __all__ = ["PositionSimilarity"]
@@ -250,11 +250,16 @@ class PositionSimilarity(Probe):
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
         rows = records(result.table[result.table["index"] == "distance"])
-        values = [f"{format_number(row['value'], 2)} in {bold(row['model'])}" for row in rows]
-        if values:
+        several = len({row["model"] for row in rows}) < len(rows)
+        values = {
+            f"{row['model']} ({row['table']})" if several else row["model"]: float(row["value"])
+            for row in rows
+        }
+        texts = {model: format_number(value, 2) for model, value in values.items()}
+        if texts:
             yield (
                 "The rank correlation of the similarity and the distance of two positions is "
-                f"{join_words(values)}."
+                f"{list_models(texts, values)}."
             )
 
 

@@ -39,8 +39,8 @@ from vitreous.measure.probe import Batch, Sums, sum_key, where
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
-from vitreous.results.comparing import bold
-from vitreous.results.words import format_percent, join_words, plural
+from vitreous.results.comparing import list_models
+from vitreous.results.words import format_percent, plural
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap, Sites
 
@@ -135,11 +135,12 @@ class Rollout(Pictured):
         means = last.groupby("model", sort=False, observed=True)["value"].mean()
         if means.empty:
             return
-        shares = [f"{format_percent(share)} in {bold(model)}" for model, share in means.items()]
+        shares = {str(model): float(share) for model, share in means.items()}
+        texts = {model: format_percent(share) for model, share in shares.items()}
         images = plural(last["image"].nunique(), "image")
         yield (
-            "Through all layers, the effective number of patches that the output depends on is, "
-            f"as a share of all patches, {join_words(shares)} (mean over {images})."
+            "Through all layers the output depends on this share of all patches (their effective "
+            f"number): {list_models(texts, shares)}, mean over {images}."
         )
 
     def unsuited(self, subject: Subject) -> str:
