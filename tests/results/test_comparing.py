@@ -9,7 +9,7 @@ from scipy.stats import binomtest, ttest_rel
 
 from vitreous import Result
 from vitreous.results import Column, Replicates
-from vitreous.results.comparing import list_models, mean_by_model, pair_models, rank_models
+from vitreous.results.comparing import list_by_model, mean_by_model, pair_models, rank_models
 from vitreous.results.intervals import Interval
 from vitreous.results.words import format_percent
 
@@ -135,5 +135,5 @@ def test_few_models_are_listed_and_of_many_the_ends_are_named() -> None:
     values = {name: float(place) for place, name in enumerate("bcade")}
     texts = {name: f"{value:.0f}" for name, value in values.items()}
     few = dict(list(texts.items())[:2])
-    assert list_models(few, values) == "0 in <b>b</b> and 1 in <b>c</b>"
-    assert list_models(texts, values) == "from 0 in <b>b</b> to 4 in <b>e</b>"
+    assert list_by_model(few, values) == "0 in <b>b</b> and 1 in <b>c</b>"
+    assert list_by_model(texts, values) == "from 0 in <b>b</b> to 4 in <b>e</b>"

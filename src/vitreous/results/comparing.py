@@ -174,12 +174,9 @@ def rank_models(
     certain = differ(top, bottom)
     alike = _look_alike(known[top], known[bottom], show)
     if alike or not certain:
-        has_intervals = all(isfinite(end) for model in (top, bottom) for end in known[model])
-        why = "their intervals overlap" if paired is None else "no certain difference"
-        if certain:
-            why = "they differ by less than these digits show"
-        elif not has_intervals:
-            why = "too few images for intervals"
+        why = "they differ by less than these digits show"
+        if not certain:
+            why = _why_tied(known[top], known[bottom], paired)
         if alike:
             widest = max((top, bottom), key=lambda model: known[model].high - known[model].low)
             lowest = highest = show(*known[widest])
@@ -198,6 +195,12 @@ def rank_models(
     return f"{start}; {end}."
 
 
+def _why_tied(one: Interval, other: Interval, paired: Paired | None) -> str:
+    if not all(map(isfinite, (*one, *other))):
+        return "too few images for intervals"
+    return "their intervals overlap" if paired is None else "no certain difference"
+
+
 def _look_alike(one: Interval, other: Interval, show: Callable[[float, float, float], str]) -> bool:
     """Whether two values are the same in a sentence, where "from a to a" would say nothing."""
     if format_number(one.mean) == format_number(other.mean):
@@ -205,7 +208,7 @@ def _look_alike(one: Interval, other: Interval, show: Callable[[float, float, fl
     return show(one.mean, nan, nan) == show(other.mean, nan, nan)
 
 
-def list_models(values: Mapping[str, str], order: Mapping[str, float]) -> str:
+def list_by_model(values: Mapping[str, str], order: Mapping[str, float]) -> str:
     """What each model has, `1 in a and 2 in b`; of many models the smallest and the largest.
 
     `order` has the number behind each text.

@@ -36,7 +36,7 @@ from vitreous.measure.probes.variance import variance
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
-from vitreous.results.comparing import list_models, mean_by_model, pair_models, rank_models
+from vitreous.results.comparing import list_by_model, mean_by_model, pair_models, rank_models
 from vitreous.results.words import format_estimate, plural
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Feature, Sites
@@ -156,7 +156,7 @@ class Equivariance(Probe):
         if errors:
             yield (
                 "Features follow the image with these errors, mean over units: "
-                f"{list_models(texts, errors)}."
+                f"{list_by_model(texts, errors)}."
             )
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:

@@ -37,7 +37,7 @@ from vitreous.measure.probe import Batch, Probe, Sums, sum_key
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
-from vitreous.results.comparing import list_models
+from vitreous.results.comparing import list_by_model
 from vitreous.results.words import format_percent
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.graph import args, op
@@ -182,7 +182,7 @@ class Filters(Probe):
         if texts:
             yield (
                 f"Share of the energy of all filters in the first {FIRST} components: "
-                f"{list_models(texts, shares)}."
+                f"{list_by_model(texts, shares)}."
             )
 
     def unsuited(self, subject: Subject) -> str:

@@ -32,7 +32,7 @@ from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.palette import OPPOSITES
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
-from vitreous.results.comparing import list_models, records
+from vitreous.results.comparing import list_by_model, records
 from vitreous.results.words import format_number
 from vitreous.specimen.anatomy import Grid
 
@@ -259,7 +259,7 @@ class PositionSimilarity(Probe):
         if texts:
             yield (
                 "The rank correlation of the similarity and the distance of two positions is "
-                f"{list_models(texts, values)}."
+                f"{list_by_model(texts, values)}."
             )
 
 

@@ -39,7 +39,7 @@ from vitreous.measure.probe import Batch, Sums, sum_key, where
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
-from vitreous.results.comparing import list_models
+from vitreous.results.comparing import list_by_model
 from vitreous.results.words import format_percent, plural
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap, Sites
@@ -140,7 +140,7 @@ class Rollout(Pictured):
         images = plural(last["image"].nunique(), "image")
         yield (
             "Through all layers the output depends on this share of all patches (their effective "
-            f"number): {list_models(texts, shares)}, mean over {images}."
+            f"number): {list_by_model(texts, shares)}, mean over {images}."
         )
 
     def unsuited(self, subject: Subject) -> str:
