@@ -27,8 +27,15 @@ from claims.simulated import (
     simulate,
     worlds,
 )
-from vitreous.claims.effects import Direction, Effect
-from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity, side_by_side
+from vitreous.claims.effects import Direction, Effect, at_most
+from vitreous.claims.quantity import (
+    REPLICATES,
+    Array,
+    FewUnits,
+    Quantity,
+    largest_difference,
+    side_by_side,
+)
 from vitreous.claims.statistics import Interval95, ScoreTest, beyond_chance, estimate_effect
 from vitreous.claims.student_t import LEVEL, between_share, critical_value
 
@@ -319,6 +326,24 @@ def test_the_best_of_five_is_compared_with_what_chance_gives(seeds: int, between
             row = side_by_side([Quantity(dict(enumerate(each[study]))) for each in models])
             certain.append(estimate_effect(beyond_chance(row, lead)).p_value(0.0) < LEVEL)
     assert np.mean(certain) <= LEVEL + 0.014  # two standard errors of 1,000 studies
+
+
+@SEEDS
+@pytest.mark.parametrize("between", [0.0, 0.1])
+def test_the_largest_difference_of_equal_models_is_rarely_too_large(
+    seeds: int, between: float
+) -> None:
+    """Three models, bound 0, where they do not differ. As if it were any difference, it would be
+    certain in 8 %."""
+    certain = []
+    for world in worlds()[:5]:
+        models = [world.measure(model, 1.0, seeds, between) for model in range(1, 4)]
+        for study in range(CHUNK):
+            row = side_by_side([Quantity(dict(enumerate(each[study]))) for each in models])
+            effect = at_most("", largest_difference(row), 0.0)
+            assert (effect.outcome == "opposite") == (effect.p_value < LEVEL)
+            certain.append(effect.outcome in ("reproduced", "opposite"))
+    assert np.mean(certain) <= LEVEL
 
 
 def units(share: float) -> Array:

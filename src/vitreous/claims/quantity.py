@@ -96,6 +96,8 @@ class Quantity:
         correlations, such as their difference.
     indicator
         Whether its entries are 0 or 1, so that its mean is a share.
+    among
+        Number of differences of which it is the largest: more than one makes it large by chance.
 
     Examples
     --------
@@ -109,6 +111,7 @@ class Quantity:
     sampling: Mapping[int, float] = field(default_factory=dict)
     indicator: bool = False
     few: FewUnits | None = None
+    among: int = 1
 
     @classmethod
     def exactly(cls, value: ArrayLike, seed: int = 0) -> Quantity:
@@ -276,16 +279,19 @@ def best_of(row: Quantity) -> Quantity:
     return row[int(row.values.mean(0).argmax())] if row.known else row
 
 
-def largest_difference(row: Quantity) -> Quantity:
-    """Difference of those two numbers of a row whose means over trainings are farthest apart.
+def largest_difference(row: Quantity, beyond: Quantity | float = 0.0) -> Quantity:
+    """Difference of those two numbers of a row whose means over trainings are farthest apart, minus
+    what it is allowed to be.
 
     Which two that is, all trainings decide together. The range of each single training would be
-    too large by chance alone.
+    too large by chance alone. This one still is, a little, so that it is certainly above zero only
+    if it would be as one of all the differences that there are (Bonferroni).
     """
     if not row.known:
         return row
     means = row.values.mean(0)
-    return row[int(means.argmax())] - row[int(means.argmin())]
+    largest = row[int(means.argmax())] - row[int(means.argmin())] - beyond
+    return replace(largest, among=len(means) * (len(means) - 1) // 2)
 
 
 def geometric_mean(row: Quantity) -> Quantity:

@@ -20,6 +20,9 @@ That variance is a known function v of the true value (`FewUnits`). A value is t
 variance φ v / k + I that it would have if it were true (a score test). φ is the dispersion: how
 many times v the trainings differ by. Three trainings cannot estimate it, so it is moderated.
 
+*The largest of several differences* is large by chance, too: to be certainly above a value, it has
+to be so as one of all of them (Bonferroni). To stay below a bound it needs no more than any other.
+
 *Ratios* are judged on a logarithmic scale. *Equivalence*: the whole interval lies within the bound,
 which is two one-sided tests of 2.5 % each. *Many effects* are corrected by Holm's procedure.
 """
@@ -65,6 +68,9 @@ class Interval95:
         Share of the variance that is between trainings.
     score
         Of a share or a correlation: its own test.
+    among
+        Number of differences of which it is the largest. Its lower end and the p-value of whatever
+        lies below it allow for all of them.
     """
 
     value: float
@@ -76,6 +82,7 @@ class Interval95:
     ratio: bool = False
     weight: float = 1.0
     score: ScoreTest | None = None
+    among: int = 1
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -92,7 +99,8 @@ class Interval95:
         distance = log(self.value / null) if self.ratio else self.value - null
         if self.spread == 0:
             return 0.0 if distance != 0 else 1.0
-        return float(two_sided_p(abs(distance) / self.spread, self.freedom, self.weight))
+        p_value = float(two_sided_p(abs(distance) / self.spread, self.freedom, self.weight))
+        return min(p_value * self.among, 1.0) if distance > 0 else p_value
 
 
 UNKNOWN = Interval95(nan, nan, nan)
@@ -129,9 +137,12 @@ def estimate_effect(quantity: Quantity, *, ratio: bool = False) -> Interval95:
     known = float(np.mean(list(quantity.sampling.values()))) if quantity.sampling else None
     middle, reach, spread, freedom, weight = map(float, interval_of_mean(rows, known))
     value, low, high = middle, middle - reach, middle + reach
+    among = quantity.among
+    if among > 1:
+        low = middle - spread * float(critical_value(freedom, weight, LEVEL / among))
     if ratio:
         value, low, high = exp(value), exp(low), exp(high)
-    return Interval95(value, low, high, spread, freedom, len(rows), ratio, weight)
+    return Interval95(value, low, high, spread, freedom, len(rows), ratio, weight, among=among)
 
 
 def _estimate_few(rows: Array, few: FewUnits) -> Interval95:
