@@ -22,7 +22,7 @@ from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Trainings
 from vitreous.claims.facts import describe_facts, parse_facts
 from vitreous.claims.preconditions import Precondition
 from vitreous.claims.quantity import Array, Quantity
-from vitreous.claims.readings import accuracy, recorded
+from vitreous.claims.readings import accuracy, recorded, warmup_steps
 from vitreous.claims.verdicts import Outcome, Verdict, judge
 
 FARTHEST = 4.0
@@ -383,6 +383,8 @@ def _name_of_reading(kind: str) -> Any:
     trainings = Recorder({"model": "vit"}, (), Query())
     if kind in ("accuracy", "matched"):
         accuracy(trainings)
+    elif kind == "warmup_steps":
+        warmup_steps(trainings)
     elif kind in ("steps", "rate_sum"):
         recorded(trainings, kind)
     return names[0] if names else None
