@@ -301,6 +301,7 @@ def test_nothing_to_judge_is_undecided() -> None:
     for found in (of(), of(noted("a number", known(1.0)))):
         assert (found.outcome, found.main, found.seeds) == ("undecided", None, 0)
         assert not found.measured
+        assert found.notes == ("Its check yields no effect that could decide.",)
 
 
 def test_what_was_not_measured_is_named_once_with_the_command_that_would() -> None:
