@@ -221,7 +221,8 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
     if main is None:
         return "undecided", ["Its check yields no effect that could decide."]
     if main.outcome is None or not isfinite(main.measured.value):
-        silent = not verdict.missing and not query.notes
+        read = main.quantity is not None and main.quantity.known
+        silent = read or not (verdict.missing or query.notes)
         return "undecided", ["The effect is not a finite number."] if silent else []
     if main.saturated:
         return "undecided", [

@@ -311,13 +311,13 @@ def _effect_row(verdict: Verdict, effect: Effect) -> str:
 def _unmeasured(verdict: Verdict, judgement: Judgement) -> str:
     """Return a claim that was not measured: what is missing, and the command that measures it."""
     claim = verdict.claim
-    why = f"{escape('; '.join(verdict.notes[:2]))}"
+    why = escape("; ".join(verdict.notes[:2]))
     if verdict.missing:
         command = escape(_command(verdict, judgement))
-        why = f"Missing: {_needs(verdict.missing)}. <code>{command}</code> measures it."
+        why += f" Missing: {_needs(verdict.missing)}. <code>{command}</code> measures it."
     return (
         f'<li class="verdict" id="{claim.id}" data-outcome="lacking"><b class="id">{claim.id}</b> '
-        f'{escape(claim.sentence)}{_tags(verdict)} <span class="quiet">{why}</span></li>'
+        f'{escape(claim.sentence)}{_tags(verdict)} <span class="quiet">{why.strip()}</span></li>'
     )
 
 
