@@ -97,7 +97,8 @@ class Quantity:
     indicator
         Whether its entries are 0 or 1, so that its mean is a share.
     among
-        Number of differences of which it is the largest: more than one makes it large by chance.
+        Number of numbers of which it was chosen as the largest, or, with a minus sign, as the
+        smallest: more than one make it large or small by chance.
 
     Examples
     --------
@@ -267,11 +268,13 @@ def least_of(quantities: Sequence[Quantity]) -> Quantity:
     """The quantity with the smallest mean over trainings, for a claim about all of them.
 
     It decides for all: if it is more than zero for certain, so are the others. The smallest number
-    of every single training would be too small by chance alone.
+    of every single training would be too small by chance alone. This one still is, a little, so that
+    it is certainly below something only if it would be as one of all of them (Bonferroni).
     """
     if not quantities or not all(each.known for each in quantities):
         return Quantity({})
-    return min(quantities, key=lambda each: float(each.values.mean()))
+    least = min(quantities, key=lambda each: float(each.values.mean()))
+    return replace(least, among=-len(quantities))
 
 
 def best_of(row: Quantity) -> Quantity:

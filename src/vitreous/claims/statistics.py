@@ -20,8 +20,9 @@ That variance is a known function v of the true value (`FewUnits`). A value is t
 variance φ v / k + I that it would have if it were true (a score test). φ is the dispersion: how
 many times v the trainings differ by. Three trainings cannot estimate it, so it is moderated.
 
-*The largest of several differences* is large by chance, too: to be certainly above a value, it has
-to be so as one of all of them (Bonferroni). To stay below a bound it needs no more than any other.
+*The largest of several numbers* is large by chance, too: to be certainly above a value, it has to
+be so as one of all of them (Bonferroni). To stay below a bound it needs no more than any other. The
+smallest likewise.
 
 *Ratios* are judged on a logarithmic scale. *Equivalence*: the whole interval lies within the bound,
 which is two one-sided tests of 2.5 % each. *Many effects* are corrected by Holm's procedure.
@@ -69,8 +70,8 @@ class Interval95:
     score
         Of a share or a correlation: its own test.
     among
-        Number of differences of which it is the largest. Its lower end and the p-value of whatever
-        lies below it allow for all of them.
+        Number of numbers of which it is the largest, or, with a minus sign, the smallest. Its lower
+        end, or its upper end, and the p-value of whatever lies beyond allow for all of them.
     """
 
     value: float
@@ -100,7 +101,7 @@ class Interval95:
         if self.spread == 0:
             return 0.0 if distance != 0 else 1.0
         p_value = float(two_sided_p(abs(distance) / self.spread, self.freedom, self.weight))
-        return min(p_value * self.among, 1.0) if distance > 0 else p_value
+        return min(p_value * abs(self.among), 1.0) if distance * self.among > 0 else p_value
 
 
 UNKNOWN = Interval95(nan, nan, nan)
@@ -138,8 +139,9 @@ def estimate_effect(quantity: Quantity, *, ratio: bool = False) -> Interval95:
     middle, reach, spread, freedom, weight = map(float, interval_of_mean(rows, known))
     value, low, high = middle, middle - reach, middle + reach
     among = quantity.among
-    if among > 1:
-        low = middle - spread * float(critical_value(freedom, weight, LEVEL / among))
+    if abs(among) > 1:
+        reach = spread * float(critical_value(freedom, weight, LEVEL / abs(among)))
+        low, high = (middle - reach, high) if among > 1 else (low, middle + reach)
     if ratio:
         value, low, high = exp(value), exp(low), exp(high)
     return Interval95(value, low, high, spread, freedom, len(rows), ratio, weight, among=among)
