@@ -104,7 +104,9 @@ def _paragraph(judgement: Judgement) -> list[str]:
         "<details><summary>How to read the plot</summary>",
         "<p>Each row is the main effect of a finding with its 95 % interval: 0 is no effect, 1 the "
         "paper's value, or the size that matters where the paper has no number. Open marks have "
-        "neither; only their direction counts. Click a row to see the finding.</p>",
+        "neither; only their direction counts. Squares are of findings that say there is hardly a "
+        "difference: 0 is none, and 1 and −1 are the most that counts as none. Click a row to see "
+        "the finding.</p>",
         f"<p>{escape(' '.join(sentences))}</p></details>",
     ]
 
