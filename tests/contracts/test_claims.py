@@ -93,8 +93,8 @@ def at_scales(claim: Claim) -> list[dict[str, str]]:
 
 @every
 def test_it_is_compared_with_what_was_read_in_the_paper(claim: Claim) -> None:
-    """A null, a size, a control or a precondition that changes by mistake is seen here; the verdicts
-    on stored evidence need not change."""
+    """A null, a size, a control or a precondition that changes by mistake is seen here; verdicts on
+    stored evidence need not change."""
     kept = list(csv.DictReader(StringIO(COMPARED.read_text(encoding="utf-8"))))
     assert [row for row in kept if row["claim"] == claim.id] == at_scales(claim)
 

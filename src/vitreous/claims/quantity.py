@@ -268,8 +268,8 @@ def least_of(quantities: Sequence[Quantity]) -> Quantity:
     """The quantity with the smallest mean over trainings, for a claim about all of them.
 
     It decides for all: if it is more than zero for certain, so are the others. The smallest number
-    of every single training would be too small by chance alone. This one still is, a little, so that
-    it is certainly below something only if it would be as one of all of them (Bonferroni).
+    of every single training would be too small by chance alone. This one still is, a little, so it
+    is certainly below something only if it would be as one of all of them (Bonferroni).
     """
     if not quantities or not all(each.known for each in quantities):
         return Quantity({})

@@ -2,8 +2,8 @@
 paper's value.
 
 An effect whose paper has no number is shown relative to the size that matters. Without either it is
-an open mark at 1 or −1: only its direction and the width of its interval can be read. An equivalence
-is a square, where 0 is no difference, and 1 and −1 are the most that counts as none.
+an open mark at 1 or −1: only its direction and the width of its interval can be read. An
+equivalence is a square, where 0 is no difference, and 1 and −1 are the most that counts as none.
 """
 
 from __future__ import annotations
