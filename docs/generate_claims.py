@@ -31,6 +31,7 @@ REQUIRES = {
     "real": "real images, not generated ones",
     "transfer": "the network was pre-trained on images of other classes",
     "steps": "every model in `of` was trained for at least this many steps",
+    "warmup_steps": "the warm-up of every model in `of` had at least this many steps",
     "rate_sum": "the learning rates of every model in `of` add up to at least this much",
     "decay": 'weight decay of every model in `of` acts on these parameters only ("matrices")',
     "note": "never met on images this small; its text says why",

@@ -22,7 +22,7 @@ from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Trainings
 from vitreous.claims.facts import describe_facts, parse_facts
 from vitreous.claims.preconditions import Precondition
 from vitreous.claims.quantity import Array, Quantity
-from vitreous.claims.readings import accuracy, recorded
+from vitreous.claims.readings import accuracy, recorded, warmup_steps
 from vitreous.claims.verdicts import Outcome, Verdict, judge
 
 FARTHEST = 4.0
@@ -50,6 +50,8 @@ IMPOSSIBLE: Mapping[str, Outcome] = {
 }
 """Verdicts that the structure allows, and arithmetic does not: main and supporting effect are
 computed from the same numbers."""
+OWN_CONTROL = ("CVT-11",)
+"""Claims whose check compares with untrained networks itself."""
 BOTH_SIDES = 0.25
 """How far trainings are apart that lie on both sides of an edge."""
 
@@ -67,7 +69,7 @@ def verdicts_by_structure(claim: Claim, verdict: Verdict) -> set[Outcome]:
         reachable |= {"weaker", "no effect"}
     if verdict.supporting:
         reachable.add("mixed")
-    if claim.has_control(verdict.scale):
+    if claim.has_control(verdict.scale) or claim.id in OWN_CONTROL:
         reachable.add("holds untrained")
     if claim.requires:
         reachable.add("not testable here")
@@ -383,6 +385,8 @@ def _name_of_reading(kind: str) -> Any:
     trainings = Recorder({"model": "vit"}, (), Query())
     if kind in ("accuracy", "matched"):
         accuracy(trainings)
+    elif kind == "warmup_steps":
+        warmup_steps(trainings)
     elif kind in ("steps", "rate_sum"):
         recorded(trainings, kind)
     return names[0] if names else None

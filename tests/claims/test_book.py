@@ -105,6 +105,9 @@ def test_a_finding_without_a_check_is_not_yet_a_claim(tmp_path: Path) -> None:
             "There is no table 'ABC-01'.* has sentence, place, rep",
         ),
         ("surprise = 3\n" + PAPER, "There is no table 'surprise'"),
+        (PAPER.replace("ABC", "A&B"), r"The key of abc\.toml is 'A&B', and that has to be of let"),
+        (f'{PAPER}["A <b>"]{CLAIM}', r"An id in abc\.toml is 'A <b>', and that has to be of let"),
+        (f'{PAPER}["A,B"]{CLAIM}', r"An id in abc\.toml is 'A,B', and that has to be of letters"),
     ],
 )
 def test_errors_in_the_file_of_a_book_name_the_place(tmp_path: Path, text: str, says: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 from math import factorial, prod
 
 import numpy as np
@@ -27,8 +27,16 @@ from claims.simulated import (
     simulate,
     worlds,
 )
-from vitreous.claims.effects import Direction, Effect
-from vitreous.claims.quantity import REPLICATES, Array, FewUnits, Quantity, side_by_side
+from vitreous.claims.effects import Direction, Effect, at_most, more
+from vitreous.claims.quantity import (
+    REPLICATES,
+    Array,
+    FewUnits,
+    Quantity,
+    largest_difference,
+    least_of,
+    side_by_side,
+)
 from vitreous.claims.statistics import Interval95, ScoreTest, beyond_chance, estimate_effect
 from vitreous.claims.student_t import LEVEL, between_share, critical_value
 
@@ -227,14 +235,14 @@ def share_difference(world: World, seeds: int, truth: float = 0.0) -> Intervals:
 
 
 def least(world: World, seeds: int, truth: float = 0.0) -> Intervals:
-    """One model against the better of two others, as `least_of` does it."""
+    """One model against the better of two others, chosen as `least_of` does."""
     one, two, three = (world.measure(model, 1.0, seeds) for model in (1, 2, 3))
     both = np.stack([one - three, two - three]) + truth
     return intervals(_chosen(both, both[..., 0].mean(-1).argmin(0)))
 
 
 def apart(world: World, seeds: int, truth: float = 0.0) -> Intervals:
-    """The best of three models minus the worst, as `largest_difference` does it."""
+    """The best of three models minus the worst, chosen as `largest_difference` does."""
     levels = (1.0, 1.0 + truth / 2, 1.0 + truth)
     models = np.stack([world.measure(i, level, seeds) for i, level in enumerate(levels, 1)])
     means = models[..., 0].mean(-1)
@@ -319,6 +327,39 @@ def test_the_best_of_five_is_compared_with_what_chance_gives(seeds: int, between
             row = side_by_side([Quantity(dict(enumerate(each[study]))) for each in models])
             certain.append(estimate_effect(beyond_chance(row, lead)).p_value(0.0) < LEVEL)
     assert np.mean(certain) <= LEVEL + 0.014  # two standard errors of 1,000 studies
+
+
+@SEEDS
+@pytest.mark.parametrize("between", [0.0, 0.1])
+def test_the_largest_difference_of_equal_models_is_rarely_too_large(
+    seeds: int, between: float
+) -> None:
+    """Three models, bound 0, where they do not differ. As if it were any difference, it would be
+    certain in 8 %."""
+    certain = []
+    for world in worlds()[:5]:
+        models = [world.measure(model, 1.0, seeds, between) for model in range(1, 4)]
+        for study in range(CHUNK):
+            row = side_by_side([Quantity(dict(enumerate(each[study]))) for each in models])
+            effect = at_most("", largest_difference(row), 0.0)
+            assert (effect.outcome == "opposite") == (effect.p_value < LEVEL)
+            certain.append(effect.outcome in ("reproduced", "opposite"))
+    assert np.mean(certain) <= LEVEL
+
+
+@SEEDS
+@pytest.mark.parametrize("between", [0.0, 0.1])
+def test_the_least_of_several_rises_is_rarely_certain(seeds: int, between: float) -> None:
+    """Of three, where nothing rises: as if it were any of them, it would be certain in 7 %."""
+    certain = []
+    for world in worlds()[:5]:
+        models = [world.measure(model, 1.0, seeds, between) for model in range(1, 5)]
+        for study in range(CHUNK):
+            stages = [Quantity(dict(enumerate(each[study]))) for each in models]
+            effect = more("", least_of([after - before for before, after in pairwise(stages)]))
+            assert (effect.outcome in ("reproduced", "opposite")) == (effect.p_value < LEVEL)
+            certain.append(effect.p_value < LEVEL)
+    assert np.mean(certain) <= LEVEL
 
 
 def units(share: float) -> Array:

@@ -188,6 +188,8 @@ def test_what_was_not_measured_is_undecided() -> None:
         (more("", known(5.0)), None),
         (more("", known(5.0), paper=0.0), None),
         (within("", known(0.5), 1.0, paper=0.2), None),
+        (at_most("", known(0.3), 0.35, paper=0.25), None),
+        (at_least("", known(0.9), 0.5, paper=0.7), None),
     ],
 )
 def test_share_of_the_paper(effect: Effect, share: float | None) -> None:

@@ -173,6 +173,13 @@ def test_a_folder_with_nothing_to_judge(tmp_path: Path) -> None:
         load_evidence(tmp_path)
 
 
+def test_an_archive_is_to_be_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "study.zip"
+    path.write_bytes(b"PK")
+    with pytest.raises(VitreousError, match=r"study\.zip' is a file.* unpacked first\.$"):
+        load_evidence(path)
+
+
 def exhibit(folder: Path, **changed: Any) -> Path:
     folder.mkdir(parents=True)
     index = {

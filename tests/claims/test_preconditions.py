@@ -34,6 +34,14 @@ def record(**measures: float) -> list[EvidenceItem]:
     return [item("vit", training(rows))]
 
 
+def warmed_up(steps: int) -> list[EvidenceItem]:
+    """A training of ten epochs, of which five are warm-up."""
+    rows = [{"measure": "steps", "epoch": n, "value": n * steps / 5} for n in range(11)]
+    given = training(rows)
+    about = {**given.about, "recipe": {"warmup": 5}}
+    return [item("vit", Result("training", given.table, given.columns, about=about))]
+
+
 def decayed(decay: str | None) -> list[EvidenceItem]:
     given = training([{"measure": "train_nll", "epoch": 1, "value": 1.0}])
     recipe = {} if decay is None else {"decay": decay}
@@ -56,6 +64,7 @@ MET = {
         [item("vit", accuracy(90), source="tiny100", tuned="whole")],
     ),
     "steps": (Precondition("steps", 6000, VIT), record(steps=6000)),
+    "warmup_steps": (Precondition("warmup_steps", 100, VIT), warmed_up(100)),
     "rate_sum": (Precondition("rate_sum", 190, VIT), record(rate_sum=190.0)),
     "decay": (Precondition("decay", "matrices", VIT), decayed("matrices")),
 }
@@ -91,6 +100,14 @@ UNMET = {
     "steps": (
         *(Precondition("steps", 6250, VIT), record(steps=485)),
         "It needs a vit with at least 6,250 training steps; this one has 485.",
+    ),
+    "warmup_steps": (  # of all 110 steps 55 are warm-up
+        *(Precondition("warmup_steps", 100, VIT), warmed_up(55)),
+        "It needs a vit with at least 100 steps of warm-up; this one has 55.",
+    ),
+    "warmup_steps not recorded": (
+        *(Precondition("warmup_steps", 100, VIT), record(steps=500)),
+        "It needs a vit with at least 100 steps of warm-up; the record of this one does not say.",
     ),
     "rate_sum": (
         *(Precondition("rate_sum", 190, VIT), record(rate_sum=2.1)),
@@ -170,6 +187,13 @@ def test_models_are_named_by_their_facts() -> None:
     assert "this one has 50.0 %" in Precondition("accuracy", 80, ("vit pool=gap",)).unmet(
         query(items)
     )
+
+
+def test_in_the_embedded_world_there_is_one_size() -> None:
+    models = query([item("vit", accuracy(50), data="SYN-B")])
+    large = Precondition("accuracy", 80, ("vit size=s",))
+    assert "this one has 50.0 %" in large.unmet(models)
+    assert large.unmet(query(percents(vit=50))) == ""
 
 
 def test_the_mean_over_trainings_counts() -> None:

@@ -297,10 +297,18 @@ def test_an_effect_that_is_not_finite_is_undecided_with_a_note(value: float) -> 
     assert not found.measured
 
 
+def test_what_is_not_finite_is_told_although_other_numbers_are_missing() -> None:
+    found = verdict(better, *percents(vit=80.0, resnet=nan))
+    assert found.outcome == "undecided"
+    assert [str(need) for need in found.missing] == ["accuracy of mixer"]
+    assert found.notes == ("The effect is not a finite number.",)
+
+
 def test_nothing_to_judge_is_undecided() -> None:
     for found in (of(), of(noted("a number", known(1.0)))):
         assert (found.outcome, found.main, found.seeds) == ("undecided", None, 0)
         assert not found.measured
+        assert found.notes == ("Its check yields no effect that could decide.",)
 
 
 def test_what_was_not_measured_is_named_once_with_the_command_that_would() -> None:

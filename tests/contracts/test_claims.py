@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from functools import cache
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from claims.synthetic import Case, three_seeds
 from vitreous import claims
 from vitreous.claims.book import Claim
-from vitreous.claims.evidence import Evidence, Scale
+from vitreous.claims.evidence import Evidence, Query, Scale
 from vitreous.claims.verdicts import judge
 
+COMPARED = Path(__file__).with_name("claims.csv")
+"""What the main effect of every claim is compared with. It was read against papers and catalogue:
+change it only with the paper at hand."""
 CASES = Path(__file__).resolve().parents[1] / "claims" / "cases"
 COUNTS = {"HDV": 58, "SLC": 33, "VIT": 24, "CVT": 34}
 every = pytest.mark.parametrize("claim", claims.every_claim(), ids=lambda claim: claim.id)
@@ -61,6 +66,37 @@ def test_undecided_when_nothing_is_known(claim: Claim) -> None:
     assert verdict.outcome in ("undecided", "not testable here")
     assert verdict.missing, "It must say what it lacks."
     assert verdict.command == f"vitreous study {claim.study}"
+
+
+def compared(claim: Claim, scale: Any) -> dict[str, str]:
+    """How the main effect is judged, and what is read for it."""
+    query = Query(scale=scale)
+    main = next(effect for effect in claim.evaluate(query) if effect.direction is not None)
+    sizes = {name: getattr(main, name) for name in ("null", "paper", "matters", "bound")}
+    return {
+        "claim": claim.id,
+        "scale": scale,
+        "effect": main.label,
+        "direction": str(main.direction),
+        **{name: "" if size is None else f"{size:.6g}" for name, size in sizes.items()},
+        "untrained": "compared" if claim.has_control(scale) else "",
+        "requires": "; ".join(map(str, claim.requires)),
+        "reads": "; ".join(dict.fromkeys(map(str, query.needs))),
+    }
+
+
+def at_scales(claim: Claim) -> list[dict[str, str]]:
+    """For many classes, and for other images where anything differs."""
+    many, *others = (compared(claim, scale) for scale in ("hundred", "ten", "sanity"))
+    return [many, *(row for row in others if {**row, "scale": "hundred"} != many)]
+
+
+@every
+def test_it_is_compared_with_what_was_read_in_the_paper(claim: Claim) -> None:
+    """A null, a size, a control or a precondition that changes by mistake is seen here; verdicts on
+    stored evidence need not change."""
+    kept = list(csv.DictReader(StringIO(COMPARED.read_text(encoding="utf-8"))))
+    assert [row for row in kept if row["claim"] == claim.id] == at_scales(claim)
 
 
 @every

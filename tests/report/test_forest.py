@@ -138,14 +138,20 @@ def test_rows_are_grouped_by_verdict_and_link_to_it() -> None:
     assert bottom > heights[-1]
 
 
+def test_an_equivalence_is_a_square_relative_to_its_bound() -> None:
+    equal = row(Effect("x", measured(0.5, -1.0, 1.5), "within", bound=2.0))
+    assert (equal.x, *equal.ends) == pytest.approx([place(0.25), place(-0.5), place(0.75)], abs=0.1)
+    assert equal.mark.tag == "path"
+    assert not equal.is_open
+    assert row(GAP).mark.tag == "circle"
+
+
 def test_what_has_no_place_is_left_out() -> None:
     unread = Effect("x", UNKNOWN, "more")
-    equal = Effect("x", measured(0.0, -0.1, 0.1), "within", bound=1.0)
     noted = Effect("x", measured(1.0, 0.0, 2.0))
     for left_out in (
         made_up("TST-01", "identity", GAP),
         made_up("TST-01", "not testable here", unread),
-        made_up("TST-01", "reproduced", equal),
         made_up("TST-01", "undecided", noted),
     ):
         assert forest([left_out]) == ""

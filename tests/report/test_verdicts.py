@@ -337,6 +337,19 @@ def tab(judgement: Judgement, tmp_path_factory: pytest.TempPathFactory) -> Itera
         assert page.said == [], "The page complained."
 
 
+def test_on_a_phone_all_marks_of_the_forest_plot_are_in_sight(tab: Page) -> None:
+    size = {"height": 844, "deviceScaleFactor": 1, "mobile": False}
+    tab.call("Emulation.setDeviceMetricsOverride", width=390, **size)
+    ends = "[...document.querySelectorAll('.forest .point')].map((e) => e.getBoundingClientRect())"
+    places = tab.value(f"{ends}.map((e) => [e.left, e.right])")
+    ids = tab.value(
+        "[...document.querySelectorAll('.forest .id')].map((e) => e.getBoundingClientRect().right)"
+    )
+    tab.call("Emulation.clearDeviceMetricsOverride")
+    assert len(places) >= 3
+    assert all(max(ids) < left <= right < 390 for left, right in places)
+
+
 def shown(page: Page) -> set[str]:
     return set(
         page.value(

@@ -13,6 +13,7 @@ function, registered under the finding's id:
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -278,6 +279,7 @@ class Book:
             raise VitreousError(f"{str(path)!r} is no book of findings: it has no table [paper].")
         paper = content.pop("paper")
         check_entries(paper, f"[paper] in {where}", PAPER_ENTRIES, {})
+        _check_id(paper["key"], f"The key of {where}")
         _check_findings(content, where)
         extensions = read_extensions(tables, path)
         extend_vocabulary(extensions, where)
@@ -348,6 +350,7 @@ def _check_findings(tables: dict[str, Any], where: str) -> None:
             hint = f"A finding in {where} has {', '.join(FINDING)}."
             raise UnknownName("table", id, ("paper", *TABLES), hint)
         check_entries(table, f"[{id}] in {where}", FINDING, FINDING_OPTIONS)
+        _check_id(id, f"An id in {where}")
         task = table.get("task", "")
         if task not in ("", *TASKS) and not task.startswith("world:"):
             raise UnknownName(f"task of [{id}] in {where}", task, TASKS, f"{', '.join(TASKS)}.")
@@ -355,6 +358,15 @@ def _check_findings(tables: dict[str, Any], where: str) -> None:
             raise VitreousError(
                 f"[{first}] and [{id}] in {where} have the same id; give one of them another."
             )
+
+
+def _check_id(id: str, what: str) -> None:
+    """Raise an error unless an id can be typed after `--only` and linked to on a page."""
+    if not re.fullmatch(r"[\w.-]+", id):
+        raise VitreousError(
+            f"{what} is {id!r}, and that has to be of letters, digits, hyphens, dots and "
+            "underscores."
+        )
 
 
 def find_claim(claims: Iterable[Claim], id: str) -> Claim:

@@ -122,9 +122,9 @@ class Effect:
 
     @property
     def share_of_paper(self) -> float | None:
-        """The effect as a share of the paper's; None where the paper has no effect to compare
-        with."""
-        if self.paper is None or self.direction == "within" or not self.distance(self.paper) > 0:
+        """The effect as a share of the paper's; None where the paper has no effect to compare with,
+        or the sentence names a bound, which is no null."""
+        if self.paper is None or self.bound is not None or not self.distance(self.paper) > 0:
             return None
         if not isfinite(self.measured.value):
             return None

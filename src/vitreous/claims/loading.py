@@ -88,6 +88,11 @@ def load_evidence(
     home = Path(path).expanduser()
     if not home.exists():
         raise NoSuchPath("folder", str(path), "of saved results or of a study")
+    if not home.is_dir():
+        raise VitreousError(
+            f"{str(home)!r} is a file. Name the folder of a study or of saved results; an archive "
+            "of one has to be unpacked first."
+        )
     if (home / EXHIBITS).is_dir():
         folders = sorted(index.parent for index in (home / EXHIBITS).glob(f"*/{INDEX}"))
         items = [load_item(folder, approximate=approximate) for folder in folders]

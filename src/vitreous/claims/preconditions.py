@@ -15,7 +15,7 @@ from typing import Any
 
 from vitreous.claims.evidence import Query, Trainings
 from vitreous.claims.facts import check_facts, parse_facts
-from vitreous.claims.readings import accuracy, recorded
+from vitreous.claims.readings import accuracy, recorded, warmup_steps
 from vitreous.errors import UnknownName, VitreousError
 
 KINDS = (
@@ -26,11 +26,12 @@ KINDS = (
     "real",
     "transfer",
     "steps",
+    "warmup_steps",
     "rate_sum",
     "decay",
     "note",
 )
-OF_MODELS = ("accuracy", "matched", "steps", "rate_sum", "decay")
+OF_MODELS = ("accuracy", "matched", "steps", "warmup_steps", "rate_sum", "decay")
 """Kinds that are about certain models, which `of` names."""
 TEXTS = ("decay", "note")
 SWITCHES = ("real", "transfer")
@@ -44,18 +45,19 @@ Condition = Callable[[Query, Any], str]
 class Precondition:
     """One of `KINDS` with its value, and the models that it is about.
 
-    ==========  =======================================================================
-    accuracy    every model in `of` has at least so many percent right
-    matched     the accuracies of the models in `of` differ by at most this many points
-    classes     the images have at least so many classes
-    image       the images have at least so many pixels a side
-    real        real images, not generated ones
-    transfer    the network was pre-trained on images of other classes than it is tuned on
-    steps       every model in `of` was trained for at least so many steps
-    rate_sum    the learning rates of every model in `of` add up to at least so much
-    decay       weight decay of every model in `of` acts on these parameters only ("matrices")
-    note        never met on images this small; the text says why
-    ==========  =======================================================================
+    ============  ===================================================================
+    accuracy      every model in `of` has at least so many percent right
+    matched       the accuracies of the models in `of` differ by at most this many points
+    classes       the images have at least so many classes
+    image         the images have at least so many pixels a side
+    real          real images, not generated ones
+    transfer      the network was pre-trained on images of other classes than it is tuned on
+    steps         every model in `of` was trained for at least so many steps
+    warmup_steps  the warm-up of every model in `of` had at least so many steps
+    rate_sum      the learning rates of every model in `of` add up to at least so much
+    decay         weight decay of every model in `of` acts on these parameters only ("matrices")
+    note          never met on images this small; the text says why
+    ============  ===================================================================
     """
 
     kind: str
@@ -78,6 +80,7 @@ class Precondition:
             "real": "real images",
             "transfer": "a network pre-trained on images of other classes",
             "steps": f"{models}: at least {self.value} training steps",
+            "warmup_steps": f"{models}: at least {self.value} steps of warm-up",
             "rate_sum": f"{models}: learning rates that add up to at least {self.value}",
             "decay": f"{models}: weight decay on {self.value} only",
             "note": f"never here. {self.value}",
@@ -101,7 +104,7 @@ class Precondition:
             return "" if transferred or not models.items else needed
         if self.kind in ("classes", "image"):
             return self._images(models)
-        asked = [models(**parse_facts(each)) for each in self.of]
+        asked = [_asked(models, each) for each in self.of]
         if self.kind == "matched":
             return self._matched(asked)
         if self.kind == "decay":
@@ -158,8 +161,11 @@ class Precondition:
             values = accuracy(trainings).values
             wanted, has = f"with at least {self.value:g} % of the images right", "one has {:.1f} %"
         else:
-            values = recorded(trainings, self.kind).values
-            wanted, has = f"with at least {self.value:,.0f} training steps", "one has {:,.0f}"
+            warmup = self.kind == "warmup_steps"
+            found = warmup_steps(trainings) if warmup else recorded(trainings, self.kind)
+            values = found.values
+            steps = "steps of warm-up" if warmup else "training steps"
+            wanted, has = f"with at least {self.value:,.0f} {steps}", "one has {:,.0f}"
             if self.kind == "rate_sum":
                 wanted = f"whose learning rates add up to at least {self.value:g}"
                 has = "one's add up to {:.3g}"
@@ -168,6 +174,14 @@ class Precondition:
         if not len(values) or values.mean() >= self.value:
             return ""
         return f"It needs a {name} {wanted}; this {has.format(float(values.mean()))}."
+
+
+def _asked(models: Query, text: str) -> Trainings:
+    """The trainings of a model; in the embedded world there is one size only."""
+    facts = parse_facts(text)
+    if models.sanity:
+        facts.pop("size", None)
+    return models(**facts)
 
 
 def read_preconditions(

@@ -96,6 +96,9 @@ class Quantity:
         correlations, such as their difference.
     indicator
         Whether its entries are 0 or 1, so that its mean is a share.
+    among
+        Number of numbers of which it was chosen as the largest, or, with a minus sign, as the
+        smallest: more than one make it large or small by chance.
 
     Examples
     --------
@@ -109,6 +112,7 @@ class Quantity:
     sampling: Mapping[int, float] = field(default_factory=dict)
     indicator: bool = False
     few: FewUnits | None = None
+    among: int = 1
 
     @classmethod
     def exactly(cls, value: ArrayLike, seed: int = 0) -> Quantity:
@@ -264,11 +268,13 @@ def least_of(quantities: Sequence[Quantity]) -> Quantity:
     """The quantity with the smallest mean over trainings, for a claim about all of them.
 
     It decides for all: if it is more than zero for certain, so are the others. The smallest number
-    of every single training would be too small by chance alone.
+    of every single training would be too small by chance alone. This one still is, a little, so it
+    is certainly below something only if it would be as one of all of them (Bonferroni).
     """
     if not quantities or not all(each.known for each in quantities):
         return Quantity({})
-    return min(quantities, key=lambda each: float(each.values.mean()))
+    least = min(quantities, key=lambda each: float(each.values.mean()))
+    return replace(least, among=-len(quantities))
 
 
 def best_of(row: Quantity) -> Quantity:
@@ -276,16 +282,19 @@ def best_of(row: Quantity) -> Quantity:
     return row[int(row.values.mean(0).argmax())] if row.known else row
 
 
-def largest_difference(row: Quantity) -> Quantity:
-    """Difference of those two numbers of a row whose means over trainings are farthest apart.
+def largest_difference(row: Quantity, beyond: Quantity | float = 0.0) -> Quantity:
+    """Difference of those two numbers of a row whose means over trainings are farthest apart, minus
+    what it is allowed to be.
 
     Which two that is, all trainings decide together. The range of each single training would be
-    too large by chance alone.
+    too large by chance alone. This one still is, a little, so that it is certainly above zero only
+    if it would be as one of all the differences that there are (Bonferroni).
     """
     if not row.known:
         return row
     means = row.values.mean(0)
-    return row[int(means.argmax())] - row[int(means.argmin())]
+    largest = row[int(means.argmax())] - row[int(means.argmin())] - beyond
+    return replace(largest, among=len(means) * (len(means) - 1) // 2)
 
 
 def geometric_mean(row: Quantity) -> Quantity:

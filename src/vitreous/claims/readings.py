@@ -74,6 +74,14 @@ def recorded(rows: Rows, measure: str) -> Array:
     return chosen.select(epochs == epochs.max(initial=0)).one()
 
 
+@reads("training")
+def warmup_steps(rows: Rows) -> Array:
+    """Steps up to the end of the warm-up, where the checkpoint of that name is taken."""
+    chosen = rows.where(measure="steps")
+    last = rows.result.about.get("recipe", {}).get("warmup", np.nan)
+    return chosen.select(chosen.numbers("epoch") == last).one()
+
+
 def train_nll(trainings: Trainings) -> Quantity:
     """Mean loss on the augmented training images in the last epoch (A4.01)."""
     return recorded(trainings, "train_nll")

@@ -20,6 +20,10 @@ That variance is a known function v of the true value (`FewUnits`). A value is t
 variance φ v / k + I that it would have if it were true (a score test). φ is the dispersion: how
 many times v the trainings differ by. Three trainings cannot estimate it, so it is moderated.
 
+*The largest of several numbers* is large by chance, too: to be certainly above a value, it has to
+be so as one of all of them (Bonferroni). To stay below a bound it needs no more than any other. The
+smallest likewise.
+
 *Ratios* are judged on a logarithmic scale. *Equivalence*: the whole interval lies within the bound,
 which is two one-sided tests of 2.5 % each. *Many effects* are corrected by Holm's procedure.
 """
@@ -65,6 +69,9 @@ class Interval95:
         Share of the variance that is between trainings.
     score
         Of a share or a correlation: its own test.
+    among
+        Number of numbers of which it is the largest, or, with a minus sign, the smallest. Its lower
+        end, or its upper end, and the p-value of whatever lies beyond allow for all of them.
     """
 
     value: float
@@ -76,6 +83,7 @@ class Interval95:
     ratio: bool = False
     weight: float = 1.0
     score: ScoreTest | None = None
+    among: int = 1
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -92,7 +100,8 @@ class Interval95:
         distance = log(self.value / null) if self.ratio else self.value - null
         if self.spread == 0:
             return 0.0 if distance != 0 else 1.0
-        return float(two_sided_p(abs(distance) / self.spread, self.freedom, self.weight))
+        p_value = float(two_sided_p(abs(distance) / self.spread, self.freedom, self.weight))
+        return min(p_value * abs(self.among), 1.0) if distance * self.among > 0 else p_value
 
 
 UNKNOWN = Interval95(nan, nan, nan)
@@ -129,9 +138,13 @@ def estimate_effect(quantity: Quantity, *, ratio: bool = False) -> Interval95:
     known = float(np.mean(list(quantity.sampling.values()))) if quantity.sampling else None
     middle, reach, spread, freedom, weight = map(float, interval_of_mean(rows, known))
     value, low, high = middle, middle - reach, middle + reach
+    among = quantity.among
+    if abs(among) > 1:
+        reach = spread * float(critical_value(freedom, weight, LEVEL / abs(among)))
+        low, high = (middle - reach, high) if among > 1 else (low, middle + reach)
     if ratio:
         value, low, high = exp(value), exp(low), exp(high)
-    return Interval95(value, low, high, spread, freedom, len(rows), ratio, weight)
+    return Interval95(value, low, high, spread, freedom, len(rows), ratio, weight, among=among)
 
 
 def _estimate_few(rows: Array, few: FewUnits) -> Interval95:

@@ -218,8 +218,11 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
     main = verdict.main
     if unmet:
         return "not testable here", list(unmet)
-    if main is None or main.outcome is None or not isfinite(main.measured.value):
-        silent = main is not None and not verdict.missing and not query.notes
+    if main is None:
+        return "undecided", ["Its check yields no effect that could decide."]
+    if main.outcome is None or not isfinite(main.measured.value):
+        read = main.quantity is not None and main.quantity.known
+        silent = read or not (verdict.missing or query.notes)
         return "undecided", ["The effect is not a finite number."] if silent else []
     if main.saturated:
         return "undecided", [

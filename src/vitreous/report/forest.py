@@ -2,7 +2,8 @@
 paper's value.
 
 An effect whose paper has no number is shown relative to the size that matters. Without either it is
-an open mark at 1 or −1: only its direction and the width of its interval can be read.
+an open mark at 1 or −1: only its direction and the width of its interval can be read. An
+equivalence is a square, where 0 is no difference, and 1 and −1 are the most that counts as none.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ def forest(verdicts: Sequence[Verdict]) -> str:
 
 
 def _shown_effect(verdict: Verdict) -> Effect | None:
-    """The main effect, if it was measured and has a direction; identities have none."""
+    """The main effect, if it was measured; those of identities are exact."""
     main = verdict.main
-    if main is None or verdict.outcome == "identity" or main.direction == "within":
+    if main is None or verdict.outcome == "identity":
         return None
     return main if isfinite(main.measured.value) else None
 
@@ -91,7 +92,7 @@ def _row(verdict: Verdict, effect: Effect, y: float) -> str:
         f'<text class="id" x="14" y="{y + 4:.1f}">{escape(verdict.claim.id)}</text>'
         f'<text class="says" x="68" y="{y + 4:.1f}">{escape(_beginning(verdict))}</text>'
         f'<path class="interval" d="{_interval(value, low, high, y)}"/>'
-        f"{_mark(value, y, is_open=_unit(effect) is None)}</a>"
+        f"{_mark(effect, value, y)}</a>"
     )
 
 
@@ -116,9 +117,11 @@ def _interval(value: float, low: float, high: float, y: float) -> str:
     return path
 
 
-def _mark(value: float, y: float, *, is_open: bool) -> str:
-    """A dot; a triangle at the edge for a value beyond the axis."""
-    kind, x = "point open" if is_open else "point", _x(value)
+def _mark(effect: Effect, value: float, y: float) -> str:
+    """A dot, a square for an equivalence; a triangle at the edge for a value beyond the axis."""
+    kind, x = "point open" if _unit(effect) is None else "point", _x(value)
+    if LEAST <= value <= MOST and effect.direction == "within":
+        return f'<path class="{kind}" d="M{x:.1f} {y - 4:.1f}h4v8h-8v-8z"/>'
     if LEAST <= value <= MOST:
         return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
     way = -8 if value > MOST else 8
@@ -126,7 +129,10 @@ def _mark(value: float, y: float, *, is_open: bool) -> str:
 
 
 def _unit(effect: Effect) -> float | None:
-    """The paper's effect, or the size that matters; None if there is neither."""
+    """The paper's effect, or the size that matters; None if there is neither. Of an equivalence the
+    bound."""
+    if effect.direction == "within":
+        return effect.bound
     size = effect.matters if effect.paper is None else effect.distance(effect.paper)
     return size if size is not None and size > 0 else None
 

@@ -104,7 +104,9 @@ def _paragraph(judgement: Judgement) -> list[str]:
         "<details><summary>How to read the plot</summary>",
         "<p>Each row is the main effect of a finding with its 95 % interval: 0 is no effect, 1 the "
         "paper's value, or the size that matters where the paper has no number. Open marks have "
-        "neither; only their direction counts. Click a row to see the finding.</p>",
+        "neither; only their direction counts. Squares are of findings that say there is hardly a "
+        "difference: 0 is none, and 1 and −1 are the most that counts as none. Click a row to see "
+        "the finding.</p>",
         f"<p>{escape(' '.join(sentences))}</p></details>",
     ]
 
@@ -311,13 +313,13 @@ def _effect_row(verdict: Verdict, effect: Effect) -> str:
 def _unmeasured(verdict: Verdict, judgement: Judgement) -> str:
     """Return a claim that was not measured: what is missing, and the command that measures it."""
     claim = verdict.claim
-    why = f"{escape('; '.join(verdict.notes[:2]))}"
+    why = escape("; ".join(verdict.notes[:2]))
     if verdict.missing:
         command = escape(_command(verdict, judgement))
-        why = f"Missing: {_needs(verdict.missing)}. <code>{command}</code> measures it."
+        why += f" Missing: {_needs(verdict.missing)}. <code>{command}</code> measures it."
     return (
         f'<li class="verdict" id="{claim.id}" data-outcome="lacking"><b class="id">{claim.id}</b> '
-        f'{escape(claim.sentence)}{_tags(verdict)} <span class="quiet">{why}</span></li>'
+        f'{escape(claim.sentence)}{_tags(verdict)} <span class="quiet">{why.strip()}</span></li>'
     )
 
 

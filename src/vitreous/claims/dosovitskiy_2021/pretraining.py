@@ -1,8 +1,8 @@
 """Pre-training on masked patches or on labels, and fine-tuning at another resolution.
 
 Unless something else is said, masked patches are predicted as their mean colour, half of them
-_after_masked_patches, from all images; and everything that was learned before is fine-tuned on a
-tenth of the labels."""
+masked, from all images; and everything that was learned before is fine-tuned on a tenth of the
+labels."""
 
 from __future__ import annotations
 

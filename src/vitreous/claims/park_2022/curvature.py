@@ -89,8 +89,9 @@ def loss_is_not_convex_early(models: Query) -> Iterator[Effect]:
 
 @check("HDV-07")
 def less_data_is_less_convex(models: Query) -> Iterator[Effect]:
-    """After as many epochs of warm-up. A difference, because a ratio has no meaning where no
-    eigenvalue is negative. As many steps instead of epochs are noted."""
+    """After as many epochs of warm-up, which are 156 steps of the paper's recipe: one of fewer than
+    100 has hardly begun. A difference, because a ratio has no meaning where no eigenvalue is
+    negative. As many steps instead of epochs are noted."""
     few, every = (nep(models("vit", fraction=share, checkpoint="warmup")) for share in (0.06, None))
     yield more(
         "share of negative eigenvalues with 6 % of the images minus that with all",

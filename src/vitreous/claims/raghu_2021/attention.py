@@ -79,7 +79,8 @@ def low_heads_are_local_and_global(models: Query) -> Iterator[Effect]:
 
 @check("SLC-10")
 def high_heads_are_global(models: Query) -> Iterator[Effect]:
-    """The sentence is about all heads, so the most local one decides."""
+    """The sentence is about all heads, so the most local one decides. Heads of a network that has
+    learned little are global as well, as they were before: hence the least accuracy."""
     network = models("vit", **larger(models))
     yield at_least(
         "distance of the most local head of the last two blocks, relative to uniform attention",
