@@ -32,7 +32,7 @@ from specimen.toys import (
 from specimen.zoo import MODELS, images, opened
 from vitreous.errors import VitreousError
 from vitreous.specimen.attention import AttentionSite
-from vitreous.specimen.proof import Finding, Findings, proved, with_checks
+from vitreous.specimen.proof import Finding, Findings, with_checks, with_finding
 from vitreous.specimen.specimen import Specimen
 
 Scores = Callable[[Tensor, Tensor], Tensor]
@@ -364,11 +364,11 @@ def test_a_wrong_site_is_not_shown() -> None:
     assert all(found.passed and found.difference < 1e-5 for found in findings.values())
     wrong = replace(two, operands=one.operands, weights=one.weights)
     findings = verify_attention(specimen, [wrong], pictures())
-    hidden = proved(wrong, findings)
+    hidden = with_finding(wrong, findings)
     assert not findings[wrong.product].passed
     assert (hidden.visible, hidden.reach) == (False, "unknown")
     assert "differ from its own product" in hidden.reason
-    assert proved(two, {two.product: Finding(0.0, 1e-3, "probabilities")}).visible
+    assert with_finding(two, {two.product: Finding(0.0, 1e-3, "probabilities")}).visible
 
 
 @pytest.mark.parametrize(
