@@ -77,7 +77,7 @@ def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(
 ) -> None:
     """And the sums are the same, each with its own shard."""
     events: list[str] = []
-    begin, expected = Pass.begin, dict(passing(40).each(range(3)))
+    begin, expected = Pass.begin, dict(passing(40).stream(range(3)))
 
     def noted(self: Pass, number: int, *rest: Any) -> Fetch:
         events.append(f"begin {number}")
@@ -91,7 +91,7 @@ def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(
 
     monkeypatch.setattr(Pass, "begin", noted)
     monkeypatch.setattr(Pass, "device", torch.device("cpu"))  # as if it were one
-    sums = dict(passing(40).each(range(3)))
+    sums = dict(passing(40).stream(range(3)))
     assert events == ["begin 0", "begin 1", "wait 0", "begin 2", "wait 1", "wait 2"]
     assert list(sums) == [0, 1, 2]
     assert all(sums[number].keys() == expected[number].keys() for number in expected)
@@ -332,7 +332,7 @@ def test_memory_that_does_not_suffice(
 def test_memory_that_does_not_suffice_for_images_made_ready_ahead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, expected = Pass._batch, dict(passing(40).each(range(3)))
+    made, expected = Pass._batch, dict(passing(40).stream(range(3)))
     failed: list[int] = []
 
     def greedy(self: Pass, rows: Tensor, whole: bool) -> Batch:
@@ -343,7 +343,7 @@ def test_memory_that_does_not_suffice_for_images_made_ready_ahead(
 
     monkeypatch.setattr(Pass, "_batch", greedy)
     monkeypatch.setattr(Pass, "device", torch.device("cpu"))
-    found = dict(passing(40).each(range(3)))
+    found = dict(passing(40).stream(range(3)))
     assert failed == [40, 10]  # the third was asked for before the second failed
     assert all(close(found[number], expected[number]) for number in expected)
 

@@ -38,7 +38,7 @@ def test_sums_are_those_of_a_cpu() -> None:
     def sums(device: str) -> dict[str, torch.Tensor]:
         setting = Setting(subjects([vit(), cnn()], device=torch.device(device)), images())
         total: dict[str, torch.Tensor] = {}
-        for _, found in Pass((Roll(), Spread()), setting, 20, 20).each(range(5)):
+        for _, found in Pass((Roll(), Spread()), setting, 20, 20).stream(range(5)):
             total = {name: value + total.get(name, 0) for name, value in found.items()}
         return total
 

@@ -62,7 +62,7 @@ def measure(result: Any, name: str) -> Any:
 def dense(number: int, decay: float = 0.0) -> np.ndarray:
     """Of one batch, by torch."""
     model = Small().double()
-    subject = subjects(model, image=32)[0].shown(data())
+    subject = subjects(model, image=32)[0].for_dataset(data())
     rows = class_balanced_order(data().labels.numpy(), 0)[number * SIZE : (number + 1) * SIZE]
     images, labels = subject.prepare(data().images[rows]), data().labels[rows]
     named = {name: value.detach() for name, value in model.named_parameters()}
@@ -184,7 +184,7 @@ def test_intervals_are_over_batches() -> None:
 
 def head_trace(model: Small, images: Dataset) -> float:
     """Of the head alone the Hessian is known: that of softmax, times features."""
-    shown = subjects(model, image=32)[0].shown(images).prepare(images.images)
+    shown = subjects(model, image=32)[0].for_dataset(images).prepare(images.images)
     with torch.no_grad():
         features = F.gelu(model.hidden(F.adaptive_avg_pool2d(shown, 2).flatten(1)))
         p = model.head(features).softmax(1)

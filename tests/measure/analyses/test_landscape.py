@@ -58,7 +58,7 @@ def data(count: int = COUNT) -> Dataset:
 
 
 def opened(model: nn.Module) -> Subject:
-    return subjects(model, image=32, device=torch.device("cpu"))[0].shown(data())
+    return subjects(model, image=32, device=torch.device("cpu"))[0].for_dataset(data())
 
 
 def bench(subject: Subject) -> Bench:

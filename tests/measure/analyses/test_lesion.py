@@ -121,7 +121,7 @@ def test_skips_removed() -> None:
 
 @torch.no_grad()
 def by_hand_of(model: nn.Module) -> Tensor:
-    subject = subjects({"net": model}, image=32)[0].shown(chosen())
+    subject = subjects({"net": model}, image=32)[0].for_dataset(chosen())
     scores = model(subject.prepare(chosen().images)).double()
     return scores.logsumexp(1) - scores[torch.arange(IMAGES), chosen().labels]
 

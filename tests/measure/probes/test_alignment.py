@@ -18,8 +18,8 @@ from vitreous.measure.alignment import (
     centred_gram,
     doubled,
     full_precision,
-    own_hsic,
     ratio,
+    self_hsic,
     vectors,
     weighted_hsic,
 )
@@ -96,7 +96,7 @@ def test_hsic_itself() -> None:
         weights = torch.ones(1, 20).double()
         found = weighted_hsic(one, other, weights, estimator)
         np.testing.assert_allclose(found.item(), 20 * hsic_by_the_book(x, y, estimator), rtol=1e-10)
-        own = own_hsic(one, weights, estimator)
+        own = self_hsic(one, weights, estimator)
         np.testing.assert_allclose(own.item(), 20 * hsic_by_the_book(x, x, estimator), rtol=1e-10)
 
 
@@ -206,7 +206,7 @@ def test_chosen_pairs_and_small_portions(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(
         weighted_hsic(grams, grams, weights, where=pairs), whole[:, pairs[0], pairs[1]]
     )
-    torch.testing.assert_close(own_hsic(grams, weights), torch.einsum("rii->ri", whole))
+    torch.testing.assert_close(self_hsic(grams, weights), torch.einsum("rii->ri", whole))
 
 
 def test_intervals_are_as_wide_as_answers_scatter() -> None:

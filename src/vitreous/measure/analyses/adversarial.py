@@ -26,7 +26,7 @@ from torch import Tensor
 
 from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Bench, Found
+from vitreous.measure.analysis import Bench, PieceNumbers
 from vitreous.measure.probe import Batch
 from vitreous.measure.report_section import Section
 from vitreous.measure.robustness.shifts import (
@@ -100,10 +100,10 @@ class Adversarial(ShiftAnalysis):
             attacked = pgd(subject, pixels, labels, radius, self.steps, start)
         return (attacked - mean) / std
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
-        for subject in asked:
-            scores, model = ShiftScores(found[subject.name], bench), {"model": subject.name}
+        for subject in subjects:
+            scores, model = ShiftScores(computed[subject.name], bench), {"model": subject.name}
             overall = {"attack": "all", "epsilon": float("nan"), "attacked": False, "overall": True}
             rows.append({**model, **overall, **scores.mean_row(self.shifts(subject, bench))})
             for attack in self.attacks:

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from vitreous.data.frequency import WIDTHS, Definition, band_noise, ring
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch
 from vitreous.measure.report_section import Section
@@ -122,7 +122,7 @@ class BandNoise(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         strength = self.strength or self._matched_strength(bench)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             if piece == CLEAN:
                 numbers = evaluate_images(
                     subject, bench, lambda batch: subject.prepare(batch.images)
@@ -131,7 +131,7 @@ class BandNoise(Analysis):
                 numbers = self._under_noise(subject, bench, float(piece), strength)
             return {**numbers, "strength": torch.tensor(strength, dtype=torch.float64)}
 
-        yield one
+        yield compute
 
     def _under_noise(
         self, subject: Subject, bench: Bench, frequency: float, strength: float
@@ -212,23 +212,23 @@ class BandNoise(Analysis):
         wave = 2 / max(size)
         return math.pi * (max(round(self.width / wave), 1) * wave)
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         names = [f"{frequency:g}" for frequency in self.frequencies]
         rows: list[dict[str, Any]] = []
-        for subject in asked:
-            scores = ShiftScores(found[subject.name], bench)
+        for subject in subjects:
+            scores = ShiftScores(computed[subject.name], bench)
             row = {"model": subject.name, "noisy": False, "pictured": False, "overall": False}
             rows.append({**row, "frequency": math.nan, **scores.row(CLEAN)})
             overall = {**row, "frequency": math.nan, "overall": True}
             rows.append({**overall, **scores.mean_row(names)})
-            row |= {"noisy": True, "pictured": subject is asked[0]}
+            row |= {"noisy": True, "pictured": subject is subjects[0]}
             rows += [{**row, "frequency": float(each), **scores.row(each)} for each in names]
         table, replicates = tabulate(rows, COLUMNS)
-        size = asked[0].specimen.anatomy.image[1:]
+        size = subjects[0].specimen.anatomy.image[1:]
         rings = [self._ring(size, frequency).numpy() for frequency in self.frequencies]
         about = {
-            "strength": float(found[asked[0].name][CLEAN]["strength"]),
-            "reference": asked[0].name,
+            "strength": float(computed[subjects[0].name][CLEAN]["strength"]),
+            "reference": subjects[0].name,
             "mean_drop": -float(table.loc[table["overall"], "change"].iloc[0]),
             "width": self._width(size) / math.pi,
         }

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import resampled_ratios
@@ -81,7 +81,7 @@ class CueConflict(Analysis):
     @contextmanager
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         @torch.no_grad()
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             answers = []
             for batch in bench.batches():
                 scores = logits(subject.specimen(subject.prepare(batch.images)))
@@ -89,9 +89,9 @@ class CueConflict(Analysis):
                 answers.append(scores.argmax(1).cpu())
             return {"answer": torch.cat(answers)}
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         conflicting = _conflicting(bench)
         shape, texture = (bench.data.truth[cue].cpu()[conflicting] for cue in CUES)
         rows: list[dict[str, Any]] = []
@@ -103,8 +103,8 @@ class CueConflict(Analysis):
             hits.append(hit)
             cases.append(case)
 
-        for subject in asked:
-            answers = found[subject.name]["answers"]["answer"][conflicting]
+        for subject in subjects:
+            answers = computed[subject.name]["answers"]["answer"][conflicting]
             by_shape, by_texture = (answers == shape).numpy(), (answers == texture).numpy()
             decided = by_shape | by_texture
             row = {"model": subject.name, "overall": False, "answered": False, "by_class": False}

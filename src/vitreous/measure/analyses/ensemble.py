@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import score_images
 from vitreous.measure.report_section import Section
@@ -88,7 +88,7 @@ class Ensemble(Analysis):
             sides = set(given[0].specimen.anatomy.image[1:])
             image = sides.pop() if len(sides) == 1 else None
             opened = subjects(self.others, image=image, device=given[0].device, seed=bench.seed)
-            self._opened += [each.shown(bench.data) for each in opened]
+            self._opened += [each.for_dataset(bench.data) for each in opened]
         for each in self._opened:
             if each.name in [subject.name for subject in given]:
                 raise VitreousError(
@@ -124,7 +124,7 @@ class Ensemble(Analysis):
         pieces = self._pieces(subject, bench)
 
         @torch.no_grad()
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             member, start = pieces[piece]
             logs: list[Tensor] = []
             data = bench.data if member.framing is None else bench.data.framed(member.framing)
@@ -134,14 +134,14 @@ class Ensemble(Analysis):
                 logs.append(scores.double().log_softmax(1).float().cpu())
             return {"logs": torch.cat(logs)}
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         parts: dict[str, list[Tensor]] = {}
-        for subject in asked:
+        for subject in subjects:
             for piece, (member, _) in self._pieces(subject, bench).items():
-                parts.setdefault(member.name, []).append(found[subject.name][piece]["logs"])
-        members = [each.name for each in (*asked, *self.further_members(bench))]
+                parts.setdefault(member.name, []).append(computed[subject.name][piece]["logs"])
+        members = [each.name for each in (*subjects, *self.further_members(bench))]
         logs = {name: torch.cat(parts[name]).double() for name in members}
         rows = [*_single_rows(logs, bench), *_pair_rows(logs, bench)]
         table, replicates = tabulate(rows, COLUMNS)

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, estimated, where
 from vitreous.measure.report_section import Section
@@ -119,7 +119,7 @@ class ERF(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         size, units = subject.specimen.anatomy.image[1:], self.units(subject)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             maps = [position_distances(piece, _grid(unit), size) for unit in units]
             distances = torch.stack(maps).to(subject.device)
             field = torch.zeros_like(distances)
@@ -138,7 +138,7 @@ class ERF(Analysis):
                 "pictures": torch.stack([_picture(each) for each in field]),
             }
 
-        yield one
+        yield compute
 
     def _fields(
         self, subject: Subject, units: Sequence[Unit], position: str, batch: Batch
@@ -170,13 +170,13 @@ class ERF(Analysis):
                     fields[i] = slope.double().abs().mean(1)
         return fields
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         weights = bootstrap_weights(range(len(bench.data)), bench.seed)
         rows: list[dict[str, Any]] = []
         pictures: list[Tensor] = []
-        left_out: dict[str, dict[str, str]] = {each.name: {} for each in asked}
-        for subject in asked:
-            pieces = found[subject.name]
+        left_out: dict[str, dict[str, str]] = {each.name: {} for each in subjects}
+        for subject in subjects:
+            pieces = computed[subject.name]
             for unit in subject.specimen.units:
                 if unit.grid is None:
                     left_out[subject.name][unit.name] = "It has no feature map, so no positions."

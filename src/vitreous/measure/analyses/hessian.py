@@ -38,7 +38,7 @@ from torch import Tensor
 
 from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.curvature.lanczos import BASIS, Spectrum, extreme
 from vitreous.measure.curvature.loss import (
     Batches,
@@ -157,7 +157,7 @@ class HessianSpectrum(Analysis):
         ready: dict[str, Spectrum] = {}
         """Spectra of batches that were computed together with an earlier one."""
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             nonlocal checked
             if piece not in ready:
                 first = names.index(piece)
@@ -173,7 +173,7 @@ class HessianSpectrum(Analysis):
                 ready.update(zip(together, spectra, strict=True))
             return _numbers(ready.pop(piece))
 
-        yield one
+        yield compute
 
     def _batches_at_once(self, subject: Subject, given: Weights, bench: Bench) -> int:
         """Return how many batches run together: on a GPU as many as fit with their Lanczos bases.
@@ -207,11 +207,11 @@ class HessianSpectrum(Analysis):
         )
         return [replace(each, trace=each.trace - self.weight_decay * size) for each in spectra]
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
         unconverged: dict[str, int] = {}
-        for subject in asked:
-            pieces = found[subject.name]
+        for subject in subjects:
+            pieces = computed[subject.name]
             batches = {int(name.removeprefix("batch ")): pieces[name] for name in pieces}
             rows += self._rows(subject.name, dict(sorted(batches.items())), bench)
             unconverged[subject.name] = sum(map(self._unconverged, batches.values()))

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.curvature import relief
 from vitreous.measure.curvature.directions import (
     Kind,
@@ -188,13 +188,13 @@ class Landscape(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         yield _Grid(self, subject, bench)
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         classes = len(bench.data.classes)
         rows: list[dict[str, Any]] = []
         arrays: dict[str, np.ndarray] = {}
         fingerprints: dict[str, list[str]] = {}
-        for subject in asked:
-            parts = [found[subject.name][piece] for piece in self.pieces(subject, bench)]
+        for subject in subjects:
+            parts = [computed[subject.name][piece] for piece in self.pieces(subject, bench)]
             heights = relief.join_heights(parts, len(bench.data), self.weight_decay)
             points = relief.landscape_rows(self.where.numpy(), heights, classes)
             rows += [{"model": subject.name, **row} for row in points]
@@ -206,7 +206,7 @@ class Landscape(Analysis):
         table, replicates = tabulate(rows, relief.COLUMNS)
         table["direction"] = pd.Categorical(table["direction"], ["first", "second"])
         whole = table[table["part"] == "whole"]
-        statistics: dict[str, dict[str, float | None]] = {each.name: {} for each in asked}
+        statistics: dict[str, dict[str, float | None]] = {each.name: {} for each in subjects}
         for model, measure, value in zip(
             whole["model"], whole["measure"], whole["value"], strict=True
         ):

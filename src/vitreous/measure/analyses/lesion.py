@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import where
 from vitreous.measure.probes.accuracy import rank
@@ -150,17 +150,17 @@ class Lesion(Analysis):
             images = (subject.prepare(batch.images) for batch in bench.batches())
             return subject.specimen.mean_attention(images)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             model = subject.specimen if piece == WHOLE else edits[piece].make(mean_attention)
             return answers_per_image(model, subject, bench)
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
         about: dict[str, dict[str, Any]] = {"accuracy": {}, "nll": {}, "left_out": {}}
-        for subject in asked:
-            pieces, edits = found[subject.name], self.edits(subject)
+        for subject in subjects:
+            pieces, edits = computed[subject.name], self.edits(subject)
             whole = pieces[WHOLE]
             if not bool(whole["nll"].isfinite().all()):
                 raise VitreousError(

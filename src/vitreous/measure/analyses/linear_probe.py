@@ -32,7 +32,7 @@ from torch import Tensor
 
 from vitreous.data.dataset import Dataset
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, where
 from vitreous.measure.readout import fitting
@@ -229,7 +229,7 @@ class LinearProbe(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         data, groups = self.probe_data(bench), self.groups(subject, bench)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             group = groups[piece]
             probes: dict[str, list[Ridge]] | dict[str, list[Logistic]]
             if self.method == "ridge":
@@ -250,30 +250,30 @@ class LinearProbe(Analysis):
                 "penalty": torch.tensor(penalties),
             }
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         data = self.probe_data(bench)
-        rows = [row for subject in asked for row in self._rows(subject, data, found, bench)]
+        rows = [row for subject in subjects for row in self._rows(subject, data, computed, bench)]
         table, replicates = tabulate(rows, COLUMNS)
         down = sorted(set(table["row"]), key=lambda row: int(row or -1), reverse=True)
         table["row"] = pd.Categorical(table["row"], down)  # the first row of a map is at its top
         about = {
             "fitted_on": len(data.fitting),
             "asked_on": len(data.evaluation),
-            "left_out": {each.name: self.probed(each)[1] | data.missing for each in asked},
+            "left_out": {each.name: self.probed(each)[1] | data.missing for each in subjects},
         }
         views = _views(len(data.evaluation.classes), table)
         return Result(self.name, table, COLUMNS, views, about=about, replicates=replicates)
 
     def _rows(
-        self, subject: Subject, data: ProbeData, found: Found, bench: Bench
+        self, subject: Subject, data: ProbeData, computed: PieceNumbers, bench: Bench
     ) -> Iterator[dict[str, Any]]:
         numbers = range(data.first, data.first + len(data.evaluation))
         drawn = self._drawn(subject)
         single: dict[Unit, list[tuple[Tensor, Array]]] = {}
         for piece, group in self.groups(subject, bench).items():
-            marks = found[subject.name][piece]
+            marks = computed[subject.name][piece]
             every = resampled_means(marks["right"].movedim(2, 0), numbers, bench.seed)[1:]
             for (i, each), (j, shots) in product(enumerate(group), enumerate(data.settings)):
                 right, at = marks["right"][i, j], position_number(each.token)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import score_images
 from vitreous.measure.report_section import Section
@@ -137,7 +137,7 @@ class McDropout(Analysis):
         names = list(self.pieces(subject, bench))
 
         @torch.no_grad()
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             first = SHARD * names.index(piece)
             rows = range(first, min(first + SHARD, len(bench.data)))
             images = subject.prepare(bench.data.images[rows.start : rows.stop])
@@ -156,7 +156,7 @@ class McDropout(Analysis):
                 numbers |= {f"{which}/{part}": every[part].float() for part in PER_IMAGE}
             return numbers
 
-        yield one
+        yield compute
 
     def _log_means(self, model: Forward, image: Tensor, row: int, bench: Bench) -> list[Tensor]:
         """Return log mean probabilities over the first 1, 2, 5, … passes, (classes,) each."""
@@ -167,11 +167,11 @@ class McDropout(Analysis):
         sums = torch.cat(logs).logcumsumexp(0)
         return [sums[passes - 1] - log(passes) for passes in self.passes]
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        rows = [row for each in asked for row in self._rows(each, found[each.name], bench)]
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
+        rows = [row for each in subjects for row in self._rows(each, computed[each.name], bench)]
         dropout = {
             each.name: "on every branch" if self.rate else sorted(self.sites(each))
-            for each in asked
+            for each in subjects
         }
         table, replicates = tabulate(rows, COLUMNS)
         return Result(
@@ -184,9 +184,9 @@ class McDropout(Analysis):
         )
 
     def _rows(
-        self, subject: Subject, found: Mapping[str, Numbers], bench: Bench
+        self, subject: Subject, computed: Mapping[str, Numbers], bench: Bench
     ) -> Iterator[dict[str, Any]]:
-        pieces = [found[piece] for piece in self.pieces(subject, bench)]
+        pieces = [computed[piece] for piece in self.pieces(subject, bench)]
         numbers: dict[str, Numbers] = {}
         for which in (CLEAN, *map(str, self.passes)):
             numbers[which] = {

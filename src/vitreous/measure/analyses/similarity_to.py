@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from vitreous.measure.alignment import Estimator
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Setting
 from vitreous.measure.probes.cka import CKA, too_few
@@ -134,11 +134,11 @@ class SimilarityTo(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         passing = Pass((self.probe(),), self.setting(subject, bench), SHARD, bench.batch)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             passing.batch = bench.batch
             return passing.shard(self.pieces(subject, bench).index(piece))
 
-        yield one
+        yield compute
 
     def probe(self) -> CKA:
         return CKA(self.estimator, self.sites, SHARD)
@@ -146,15 +146,15 @@ class SimilarityTo(Analysis):
     def setting(self, subject: Subject, bench: Bench) -> Setting:
         return replace(bench.setting, subjects=(subject, self.reference(bench)))
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         names = [column.name for column in COLUMNS]
         tables: list[pd.DataFrame] = []
         replicates: list[Replicates] = []
         without_value: dict[str, Any] = {}
-        for subject in asked:
+        for subject in subjects:
             probe, setting = self.probe(), self.setting(subject, bench)
             probe.begin(setting)
-            every = probe.answer(_sums(found[subject.name]), setting.subjects)
+            every = probe.answer(_sums(computed[subject.name]), setting.subjects)
             same_unit = every.table["layer"] == every.table["other_layer"]
             diagonal = every.select((every.table["across"] & same_unit).to_numpy())
             tables.append(diagonal.table.rename(columns={"other_model": "reference"})[names])

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.curvature.loss import PREFIX
 from vitreous.measure.partial import Numbers
 from vitreous.measure.report_section import Section
@@ -184,22 +184,22 @@ class Trajectory(Analysis):
         keys = [(each.model, each.checkpoint) for each in training]
         vector = _Vectors(training)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             end = vector(len(training) - 1)
             here = vector(keys.index((subject.name, piece)))
             products = [(here - end) @ (vector(i) - end) for i in range(len(training))]
             return {"products": torch.stack(products), "length": here.norm()}
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        names = {each.name for each in asked}
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
+        names = {each.name for each in subjects}
         rows: list[dict[str, Any]] = []
         paths: dict[str, Any] = {}
         for name, training in trainings(bench.setting.subjects).items():
             if not {each.model for each in training} <= names:
                 continue
-            numbers = [found[each.model][each.checkpoint] for each in training]
+            numbers = [computed[each.model][each.checkpoint] for each in training]
             products = np.stack([each["products"].numpy() for each in numbers])
             lengths = [float(each["length"]) for each in numbers]
             checkpoints = [each.checkpoint for each in training]

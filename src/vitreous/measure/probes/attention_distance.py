@@ -56,7 +56,7 @@ class AttentionDistance(PerHead):
         label="distance",
         measure="pixels",
     )
-    beside = (
+    extra = (
         Column(
             "elsewhere",
             "quantity",

@@ -25,7 +25,7 @@ from torch import Tensor
 from vitreous.devices import to_device
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.alignment import (
-    LEAST,
+    MIN_IMAGES,
     Estimator,
     Grams,
     columns,
@@ -153,9 +153,9 @@ class CKA(Probe):
         known = [site for site in SITES if site != "attention"]
         if wrong := [site for site in self.sites if site not in known]:
             raise UnknownName("site for CKA", wrong[0], known)
-        if self.minibatch is not None and self.minibatch < LEAST[self.estimator]:
+        if self.minibatch is not None and self.minibatch < MIN_IMAGES[self.estimator]:
             raise VitreousError(
-                f"CKA ({self.estimator}) needs at least {LEAST[self.estimator]} images a "
+                f"CKA ({self.estimator}) needs at least {MIN_IMAGES[self.estimator]} images a "
                 f"minibatch, and {self.minibatch} were asked for; 128 are enough."
             )
         if not self.sites:
@@ -192,7 +192,7 @@ class CKA(Probe):
                 self.grams.add(
                     sum_key(subject, unit, site),
                     found,
-                    batch.whole,
+                    batch.full_shard,
                     self.setting.distinct[batch.rows],
                 )
         return {}
@@ -362,7 +362,7 @@ def _counts(layer: Layer, model: str, site: Site) -> bool:
 
 def too_few(images: int, estimator: Estimator) -> str:
     """Why a set is too small; empty if it is not."""
-    least = LEAST[estimator]
+    least = MIN_IMAGES[estimator]
     return (
         f"CKA ({estimator}) needs at least {least} images, and there are {images}."
         if images < least

@@ -186,7 +186,11 @@ class Equivariance(Probe):
 
             subject.specimen.observe(torch.cat(moved), ("out",), each=each)
         few = Batch(
-            batch.rows[chosen], batch.images[chosen], batch.labels[chosen], batch.seed, batch.whole
+            batch.rows[chosen],
+            batch.images[chosen],
+            batch.labels[chosen],
+            batch.seed,
+            batch.full_shard,
         )
         return sum_over_images(few, {name: torch.cat(parts) for name, parts in found.items()})
 

@@ -195,14 +195,17 @@ class LocalHeads(Probe):
         if unit.kind != "attention":
             assert sites.out is not None
             self.grams.add(
-                name, vectors(sites.out)[None], batch.whole, self.setting.distinct[batch.rows]
+                name, vectors(sites.out)[None], batch.full_shard, self.setting.distinct[batch.rows]
             )
             return {}
         if sites.hidden is None or sites.attention is None:  # an edit has taken it out
             return {}
         assert unit.heads is not None
         self.grams.add(
-            name, per_head(sites.hidden, unit.heads), batch.whole, self.setting.distinct[batch.rows]
+            name,
+            per_head(sites.hidden, unit.heads),
+            batch.full_shard,
+            self.setting.distinct[batch.rows],
         )
         values = sites.attention.probabilities.values
         if name not in self.geometries:

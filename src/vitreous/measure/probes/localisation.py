@@ -29,8 +29,8 @@ from vitreous.measure.alignment import (
     columns,
     doubled,
     minibatches,
-    own_hsic,
     ratio,
+    self_hsic,
     weighted_hsic,
 )
 from vitreous.measure.probe import Batch, Probe, Sums, sum_key, where
@@ -215,7 +215,7 @@ class Localisation(Probe):
         self.grams.add(
             sum_key(subject, unit),
             tokens.permute(2, 0, 1),
-            batch.whole,
+            batch.full_shard,
             self.setting.distinct[batch.rows],
         )
         return {}
@@ -238,8 +238,8 @@ class Localisation(Probe):
                 seen, counts = centred_gram(columns(pixels, places)), columns(weights, places)
                 found = {
                     "cross": weighted_hsic(tokens, seen, counts),
-                    "token": own_hsic(tokens, counts),
-                    "patch": own_hsic(seen, counts),
+                    "token": self_hsic(tokens, counts),
+                    "patch": self_hsic(seen, counts),
                 }
                 for what, value in found.items():
                     name = sum_key(subject, unit, what)

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 from vitreous.measure.heads import why_hidden
-from vitreous.measure.pictures import Pictured, asking_tokens, token_matrix
+from vitreous.measure.pictures import Pictured, main_queries, token_matrix
 from vitreous.measure.probe import Batch, Sums, sum_key, where
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
@@ -158,7 +158,7 @@ class Rollout(Pictured):
         )
         product = rolled(matrix, *self.products.get(subject.name, (None, 0)))
         self.products[subject.name] = product, attention.prefix
-        reading = asking_tokens(unit, attention)
+        reading = main_queries(unit, attention)
         patches = product[:, reading].mean(1)[:, attention.prefix :]
         grid = torch.tensor([*attention.query_grid], dtype=torch.float64) * float(
             self.rows[0] in batch.rows

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vitreous.measure.alignment import Estimator, Grams, own_hsic, ratio, weighted_hsic
+from vitreous.measure.alignment import Estimator, Grams, ratio, self_hsic, weighted_hsic
 from vitreous.studies.identities.properties import exact_property
 
 Array = NDArray[np.float64]
@@ -23,7 +23,7 @@ def _cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None 
         cross = weighted_hsic(one[None], other[None], once, estimator)
         sums += [
             float(cross),
-            *(float(own_hsic(gram[None], once, estimator)) for gram in (one, other)),
+            *(float(self_hsic(gram[None], once, estimator)) for gram in (one, other)),
         ]
     return float(ratio(sums[:1, None], sums[1:2], sums[2:])[0, 0])
 
