@@ -335,11 +335,11 @@ def test_memory_that_does_not_suffice_for_images_made_ready_ahead(
     made, expected = Pass._batch, dict(passing(40).stream(range(3)))
     failed: list[int] = []
 
-    def greedy(self: Pass, rows: Tensor, whole: bool) -> Batch:
+    def greedy(self: Pass, rows: Tensor, full_shard: bool) -> Batch:
         if threading.current_thread() is not threading.main_thread():
             failed.append(len(rows))
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return made(self, rows, whole)
+        return made(self, rows, full_shard)
 
     monkeypatch.setattr(Pass, "_batch", greedy)
     monkeypatch.setattr(Pass, "device", torch.device("cpu"))

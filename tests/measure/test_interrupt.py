@@ -52,14 +52,14 @@ def same_sums(one: Path, other: Path) -> None:
 
 def interrupt_in(monkeypatch: pytest.MonkeyPatch, shard: int, how: Any) -> None:
     """When this shard is done, or in the middle of it."""
-    passed = Pass._begin
+    passed = Pass._run_shard
 
     def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Fetch:
         if int(rows[0]) == shard * SHARD:
             how()
         return passed(self, rows, *rest)
 
-    monkeypatch.setattr(Pass, "_begin", disturbed)
+    monkeypatch.setattr(Pass, "_run_shard", disturbed)
 
 
 def press_ctrl_c() -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from vitreous.errors import VitreousError
 from vitreous.measure.heads import why_hidden
 from vitreous.measure.pictures import main_queries
-from vitreous.measure.probes.rollout import layer, rolled, unrollable
+from vitreous.measure.probes.rollout import extend_rollout, layer, unrollable
 from vitreous.measure.subject import Subject
 from vitreous.results.words import join_words
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
@@ -193,7 +193,7 @@ def _rollout(
     units = subject.specimen.units[: unit.index + 1]
     if why := unrollable(units):
         raise VitreousError(
-            f"Attention of {subject.name} cannot be rolled out. {why} Leave out "
+            f"Attention of {subject.name} cannot be extend_rollout out. {why} Leave out "
             "rollout=True to see the attention of one unit."
         )
     product: Tensor | None = None
@@ -204,7 +204,7 @@ def _rollout(
         nonlocal product, prefix, layers, last
         if sites.attention is not None:
             last = sites.attention.probabilities
-            product = rolled(layer(last, "mean", identity=True), product, prefix)
+            product = extend_rollout(layer(last, "mean", identity=True), product, prefix)
             prefix, layers = last.prefix, layers + 1
 
     names = [u.name for u in units if u.kind == "attention"]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import vitreous
 from vitreous.errors import VitreousError, VitreousWarning
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.selection import choose_analyses
 from vitreous.measure.subject import Subject
@@ -45,11 +45,11 @@ class Brightness(Analysis):
 
         yield one
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows = [
-            {"model": each.name, "factor": piece, "value": float(numbers["sum"])}
-            for each in asked
-            for piece, numbers in found[each.name].items()
+            {"model": subject.name, "factor": piece, "value": float(numbers["sum"])}
+            for subject in subjects
+            for piece, numbers in computed[subject.name].items()
         ]
         columns = (
             Column("model", "category", "…"),

@@ -16,7 +16,7 @@ from measure.probes.attending import ask, attention_units, look, opened, passing
 from measure.probes.noise import noise
 from vitreous.errors import VitreousError
 from vitreous.measure.pictures import block_grid, token_matrix, top_classes
-from vitreous.measure.probes.attention_maps import MARK, TILE, quantised, tile
+from vitreous.measure.probes.attention_maps import MARK, TILE, quantise, tile
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
 from vitreous.specimen.specimen import Specimen
@@ -82,7 +82,7 @@ def test_blocks_that_do_not_divide_the_grid() -> None:
 
 
 def test_levels_are_linear_to_the_largest_of_each_row() -> None:
-    levels, scale = quantised(np.array([[[[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]]]))
+    levels, scale = quantise(np.array([[[[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]]]))
     assert levels.tolist() == [[[[255, 128, 0], [0, 0, 0]]]]
     assert scale.tolist() == [[[0.5, 0.0]]]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import vitreous
 from measure.probes.noise import noise
 from specimen.toys import WIDTH, Block, Patches, Transformer, settled
-from vitreous.measure.probes.equivariance import apart, cells, whole_shift
+from vitreous.measure.probes.equivariance import relative_distance, shift_in_cells, smallest_shift
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
 
@@ -112,19 +112,21 @@ def test_the_error_by_hand() -> None:
 
 def test_unrelated_maps_are_one_apart_and_offsets_do_not_matter() -> None:
     one, other = torch.randn(2, 4, 64, 14, 14)
-    np.testing.assert_allclose(apart(one, other), 1, atol=0.02)
-    np.testing.assert_allclose(apart(one + 1e3, other + 1e3), 1, atol=0.02)
-    assert apart(one, one).tolist() == [0, 0, 0, 0]
+    np.testing.assert_allclose(relative_distance(one, other), 1, atol=0.02)
+    np.testing.assert_allclose(relative_distance(one + 1e3, other + 1e3), 1, atol=0.02)
+    assert relative_distance(one, one).tolist() == [0, 0, 0, 0]
     constant = torch.full((1, 2, 3, 3), 0.1)
-    assert apart(constant, constant).isnan().all()
+    assert relative_distance(constant, constant).isnan().all()
 
 
 def test_shifts_that_fit_no_grid_are_refused_not_rounded() -> None:
-    assert cells((14, 14), (224, 224), 16) == (1, 1)
-    assert cells((14, 14), (224, 224), 8) is None
-    assert cells((7, 14), (224, 224), 32) == (1, 2)
-    assert whole_shift([(56, 56), (28, 28), (7, 7)], (224, 224)) == 32
-    assert whole_shift([(14, 14), (27, 27)], (224, 224)) == 16  # 27 only moves with the whole image
+    assert shift_in_cells((14, 14), (224, 224), 16) == (1, 1)
+    assert shift_in_cells((14, 14), (224, 224), 8) is None
+    assert shift_in_cells((7, 14), (224, 224), 32) == (1, 2)
+    assert smallest_shift([(56, 56), (28, 28), (7, 7)], (224, 224)) == 32
+    assert (
+        smallest_shift([(14, 14), (27, 27)], (224, 224)) == 16
+    )  # 27 only moves with the whole image
     result = ask(Wrapped().eval(), shifts=(1,))
     assert result.table["moved"].dropna().tolist() == [1, 1]
     (reasons,) = result.about["left_out"].values()

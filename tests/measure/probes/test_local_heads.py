@@ -26,7 +26,7 @@ from specimen.toys import (
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.probes import local_heads
-from vitreous.measure.probes.local_heads import LocalHeads, early_units, slid
+from vitreous.measure.probes.local_heads import LocalHeads, early_units, window_cka
 from vitreous.measure.subject import subjects
 
 
@@ -111,7 +111,7 @@ def test_a_window_is_its_heads_side_by_side() -> None:
         return found
 
     one, two = (np.stack([gram(x[:, i]) for i in range(x.shape[1])]) for x in (heads, other))
-    found = slid(
+    found = window_cka(
         (one @ two.T)[None], (one @ one.T)[None], (two**2).sum(1)[None], [np.array([0, 2])]
     )[0, 0, 1]
     both, unit = gram(np.concatenate([heads[:, 0], heads[:, 2]], 1)), gram(other[:, 1])

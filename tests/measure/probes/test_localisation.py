@@ -22,9 +22,9 @@ from vitreous.measure.probes import localisation
 from vitreous.measure.probes.localisation import (
     DRAWN,
     Localisation,
-    displaced,
     hit_rate,
     image_patches,
+    mean_by_displacement,
     token_contrast,
 )
 from vitreous.measure.subject import subjects
@@ -71,7 +71,7 @@ def test_indices_by_hand() -> None:
     moved = np.roll(own, 1, axis=2)
     assert hit_rate(moved, (3, 3)) == 0
     np.testing.assert_allclose(token_contrast(moved), 0.1 - (0.6 + 7 * 0.1) / 8)
-    around = displaced(own, (3, 3))[0]
+    around = mean_by_displacement(own, (3, 3))[0]
     assert around.shape == (5, 5)
     assert around[2, 2] == pytest.approx(0.6)
     np.testing.assert_allclose(np.delete(around.ravel(), 12), 0.1)
@@ -79,7 +79,7 @@ def test_indices_by_hand() -> None:
     own[0, :, 3] = np.nan  # a part of the image that is always the same
     assert hit_rate(own, (3, 3)) == 1
     np.testing.assert_allclose(token_contrast(own), 0.5)
-    assert np.isfinite(displaced(own, (3, 3))[0, 2, 2])
+    assert np.isfinite(mean_by_displacement(own, (3, 3))[0, 2, 2])
 
 
 def test_displacement_of_every_pair() -> None:
@@ -87,7 +87,7 @@ def test_displacement_of_every_pair() -> None:
     want = np.mean(
         [maps[0, 0, 4], maps[0, 1, 5]]
     )  # one down, one to the right, on two rows of three
-    assert displaced(maps, (2, 3))[0, 2, 3] == pytest.approx(want)
+    assert mean_by_displacement(maps, (2, 3))[0, 2, 3] == pytest.approx(want)
 
 
 def test_by_the_book() -> None:

@@ -13,7 +13,14 @@ import vitreous
 from measure.probes.attending import ask, attention_units, look, opened, random_map, seen
 from measure.probes.noise import noise
 from vitreous.errors import VitreousError
-from vitreous.measure.probes.rollout import coverage, covered, layer, lit, rolled, unrollable
+from vitreous.measure.probes.rollout import (
+    box_coverage,
+    coverage,
+    extend_rollout,
+    highlight,
+    layer,
+    unrollable,
+)
 
 OPTIONS: list[dict[str, Any]] = [{}, {"identity": False}, {"heads": "max"}]
 
@@ -61,7 +68,7 @@ def test_rollout_rows_sum_to_one(options: dict[str, Any]) -> None:
     for _ in range(5):
         found = random_map([[0, 1, 2, 3, -1]], [[0, 1, 2, 3, -1]], 1, ((1, 3), (1, 3)), heads=3)
         matrix = layer(found, **{"heads": "mean", "identity": True, **options})
-        product = rolled(matrix, product)
+        product = extend_rollout(matrix, product)
         for rows in (matrix, product):
             torch.testing.assert_close(rows.sum(-1), torch.ones(3, 4, dtype=torch.float64))
 
@@ -100,7 +107,7 @@ def test_a_class_token_that_joins_later_has_brought_nothing_along() -> None:
     wanted = (by_hand([second]) @ joined)[0]
     start = torch.from_numpy(by_hand([first]))[None]
     np.testing.assert_allclose(
-        rolled(torch.eye(17, dtype=torch.float64)[None], start)[0], joined, rtol=1e-12
+        extend_rollout(torch.eye(17, dtype=torch.float64)[None], start)[0], joined, rtol=1e-12
     )
     (maps,) = (array for key, array in result.arrays.items() if key.startswith("rollout/"))
     np.testing.assert_allclose(maps[1, 1].ravel(), wanted[1:], rtol=1e-5)
@@ -169,7 +176,7 @@ def test_coverage_of_known_shares() -> None:
 
 def test_light_falls_where_the_shares_are() -> None:
     image = np.full((8, 8, 3), 200, np.uint8)
-    both = lit(image, np.array([[0.0, 0.0], [0.0, 1.0]]))
+    both = highlight(image, np.array([[0.0, 0.0], [0.0, 1.0]]))
     assert both.shape == (8, 16, 3)
     assert (both[:, :8] == 200).all()
     assert both[-1, -1, 0] == 200
@@ -197,7 +204,7 @@ def test_how_much_of_a_patch_lies_in_a_box(box: tuple[int, ...], grid: tuple[int
     x, y = ((np.arange(960) + 0.5) * side / 960 for side in (32, 16))
     inside = np.outer((box[1] <= y) & (y < box[3]), (box[0] <= x) & (x < box[2]))
     counted = inside.reshape(grid[0], 960 // grid[0], grid[1], 960 // grid[1]).mean((1, 3))
-    np.testing.assert_allclose(covered(box, (16, 32), grid), counted, atol=0.01)
+    np.testing.assert_allclose(box_coverage(box, (16, 32), grid), counted, atol=0.01)
 
 
 def test_what_lies_in_the_box_of_the_object() -> None:

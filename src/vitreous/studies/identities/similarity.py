@@ -17,7 +17,7 @@ def _cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None 
     """CKA as the probe computes it, from minibatches or from all images at once."""
     grams, sums = Grams(estimator, minibatch), np.zeros(3)
     for name, features in (("left", left), ("right", right)):
-        grams.add(name, torch.from_numpy(features), whole=True)
+        grams.add(name, torch.from_numpy(features), full_shard=True)
     for one, other in zip(grams.take("left"), grams.take("right"), strict=True):
         once = torch.ones(1, len(one), dtype=torch.float64)
         cross = weighted_hsic(one[None], other[None], once, estimator)
