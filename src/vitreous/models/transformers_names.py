@@ -1,4 +1,4 @@
-"""Names of tensors in files of Hugging Face, which transformers translates as it loads them."""
+"""Tensor names in files of Hugging Face, which transformers converts when it loads them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import Tensor
 
 
 def converted_names(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
-    """The tensors of a file under the names that a model of transformers has for them.
+    """The tensors of a file with the names that a model of transformers has for them.
 
-    transformers translates while it loads, so a second model loads them, and what it got is read
-    off. Tensors of other shapes keep their own.
+    transformers converts names only while loading. So a second model loads the tensors, and the
+    names are taken from it. Tensors whose shape does not fit keep their names.
     """
     from transformers.utils import logging
 
     verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # what is missing is said elsewhere
+    logging.set_verbosity_error()  # missing tensors are reported by `LoadedWeights`
     logging.disable_progress_bar()
     try:
         loaded, info = type(model).from_pretrained(

@@ -1,6 +1,6 @@
-"""A saved result of which only what is used is read.
+"""Saved results that are read lazily.
 
-Judging a study reads a number or two off each of hundreds of results. Building complete `Result`s
+Judging a study needs a number or two from each of hundreds of results. Building complete `Result`s
 for that, with their columns, views and pandas tables, takes four times as long.
 """
 
@@ -48,7 +48,7 @@ class StoredResult(Result):
 
     @classmethod
     def open(cls, path: str | Path, expected: str | None = None) -> StoredResult:
-        """Open the result of a `.json`; `expected` is the checksum that it has to have."""
+        """Open the result of a `.json`; `expected` is its checksum, if known."""
         path = find_header(Path(path).expanduser())
         return cls.of_header(read_header(path, expected), path)
 

@@ -91,7 +91,7 @@ def list_archives(where: str, split: str, root: Path) -> Listing:
 
 
 def archive_paths(where: str) -> list[Path]:
-    """The archives that a path or pattern means; a folder stands for those in it."""
+    """The archives of a path or pattern; for a folder those in it."""
     endings = (*ZIPS, *TARS)
     files = matching_files(where, endings)
     odd = [file for file in files if not file.name.lower().endswith(endings)]
@@ -124,7 +124,7 @@ def _list_folders(pictures: _Pictures, split: str) -> Listing:
 
 
 def _without_common_folders(members: Sequence[Member]) -> list[str]:
-    """Paths without the folders that all of them lie in, unless they are splits."""
+    """Paths without their common parent folders, except split folders."""
     paths = [member.path for member in members]
     while True:
         first, slash, _ = paths[0].partition("/")
@@ -144,7 +144,7 @@ def _samples(members: Sequence[Member]) -> dict[Member, Label]:
         if ending in LABEL_ENDINGS:
             labels.setdefault(sample, {})[ending] = member
         elif _is_picture(member.path):
-            # of `0001.jpg` and `0001.mask.png`, the one with the shorter ending
+            # of `0001.jpg` and `0001.mask.png` the image has the shorter suffix
             before = pictures.get(sample)
             if before is None or len(ending) < len(_key(before.path)[1]):
                 pictures[sample] = member
