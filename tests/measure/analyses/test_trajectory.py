@@ -151,7 +151,7 @@ def test_weights_that_do_not_fit_into_memory_are_read_again(
 ) -> None:
     models = {f"line@{i}": Line(i) for i in range(3)}
     usual = asked(models)
-    monkeypatch.setattr(module, "KEPT", 0)
+    monkeypatch.setattr(module, "CACHE_SIZE", 0)
     assert asked(models).table.equals(usual.table)
 
 

@@ -10,9 +10,8 @@ al., ICLR 2015; Madry et al., ICLR 2018. The code of Park & Kim 2022 uses ε = 0
 normalised inputs.)
 
 The loss is cross-entropy, log(1 + exp m) with m = log Σ_{others} exp score − score of the label. It
-grows with m, and both gradients have the same direction, so the attacks maximise m itself: the
-cross-entropy of a very confident model is flat in floating point, and an attack on it would not
-move.
+increases with m, and both gradients have the same direction. The attacks maximise m, because the
+cross-entropy of a very confident model is constant in floating point and has no gradient.
 """
 
 from __future__ import annotations

@@ -115,13 +115,13 @@ class CueConflict(Analysis):
                 cue_row = {**row, "measure": cue, "class": "all"}
                 add(cue_row, hit, np.ones_like(hit), answered=True)
             for label in shape.unique().tolist():
-                inside = (shape == label).numpy()
+                of_class = (shape == label).numpy()
                 label_row = {**share, "class": bench.data.classes[label]}
-                add(label_row, by_shape & inside, decided & inside, by_class=True)
+                add(label_row, by_shape & of_class, decided & of_class, by_class=True)
         numbers = conflicting.nonzero()[:, 0].tolist()
         over, under = np.stack(hits, 1), np.stack(cases, 1)
-        drawn = resampled_ratios(over, under, numbers, bench.seed)[1:]
-        shares = Estimate(*wilson(over.sum(0), under.sum(0)), drawn)
+        resampled = resampled_ratios(over, under, numbers, bench.seed)[1:]
+        shares = Estimate(*wilson(over.sum(0), under.sum(0)), resampled)
         for i, row in enumerate(rows):
             row |= {"value": shares[i], "n": int(under[:, i].sum())}
         table, replicates = tabulate(rows, COLUMNS)

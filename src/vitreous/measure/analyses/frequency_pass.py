@@ -3,8 +3,8 @@
     low(f) = accuracy of F⁻¹(F(x) ⊙ [frequency ≤ f])
     high(f) = accuracy of F⁻¹(F(x) ⊙ [frequency > f])
 
-Frequencies are in π radians per pixel of the model's input, the larger of the two along the axes.
-What low-pass keeps, high-pass removes. The filter works on normalised images: where it removes the
+Frequencies are in π radians per pixel of the model's input, the larger of those along the axes.
+What low-pass keeps, high-pass removes. The filter works on normalised images: if it removes the
 mean colour, the image gets the mean colour of the model's training data. Filtered images may leave
 the range of pixels; they are not clipped. A model that relies on shape should keep its accuracy
 without fine detail (Park & Kim 2022, section 3).

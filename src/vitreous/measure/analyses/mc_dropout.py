@@ -2,9 +2,9 @@
 
     p(y | x) = 1/T Σ_t softmax(f(x, mask_t)),    a new mask in every pass
 
-for T = 1, 2, 5, … of the same passes, beside the usual prediction in evaluation mode: accuracy, NLL
-and ECE. Masks depend on the seed and the image's number. `vitreous.measure.robustness.dropout`
-defines what counts as dropout.
+for T = 1, 2, 5, … of the same passes, compared with the usual prediction in evaluation mode:
+accuracy, NLL and ECE. Masks depend on the seed and the image's number. What counts as dropout is
+defined in `vitreous.measure.robustness.dropout`.
 
 Park & Kim 2022 read self-attention as such a mean, over neighbouring positions instead of passes
 (Eq. 1 and 2), and spatial smoothing as one that makes two passes as good as fifty without it
@@ -54,9 +54,9 @@ from vitreous.storage.fingerprints import checksum
 __all__ = ["McDropout"]
 
 SHARD = 32
-"""Images of a piece."""
-TOGETHER = 16
-"""Passes of one image at a time; fewer only if memory is short."""
+"""Number of images per piece."""
+PASSES_AT_ONCE = 16
+"""Number of passes of one image that run as one batch; fewer if memory is short."""
 MEAN, USUAL = "mean over passes", "evaluation mode"
 
 
@@ -96,7 +96,7 @@ class McDropout(Analysis):
         self._sites: WeakKeyDictionary[Subject, dict[str, list[float]]] = WeakKeyDictionary()
 
     def sites(self, subject: Subject) -> dict[str, list[float]]:
-        """Find the model's dropout once."""
+        """Return the model's dropout sites; cached."""
         if subject not in self._sites:
             self._sites[subject] = dropout_sites(subject)
         return self._sites[subject]
@@ -161,7 +161,7 @@ class McDropout(Analysis):
     def _log_means(self, model: Forward, image: Tensor, row: int, bench: Bench) -> list[Tensor]:
         """Return log mean probabilities over the first 1, 2, 5, … passes, (classes,) each."""
         logs: list[Tensor] = []
-        for part in torch.arange(self.passes[-1]).split(min(TOGETHER, bench.batch)):
+        for part in torch.arange(self.passes[-1]).split(min(PASSES_AT_ONCE, bench.batch)):
             with seeded(derive_seed(self.name, bench.seed, row, int(part[0])), image.device):
                 logs.append(_log_softmax(model, image.expand(len(part), *image.shape)))
         sums = torch.cat(logs).logcumsumexp(0)

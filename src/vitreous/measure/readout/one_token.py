@@ -1,9 +1,9 @@
-"""A graph that computes only one token from where on no other is needed.
+"""Rewrite a graph to compute only one token where no other is needed.
 
-A model that classifies by its class token computes all others to the end in vain: in its last block
+A model that classifies by its class token computes all other tokens of the last block for nothing:
 the queries, MLP and norms of one token suffice, and the gradients of the others are products with
-zeros. So the selection at the end moves up, before all operations that treat every token alike and
-serve nothing else:
+zeros. So the selection of the token is moved up, before all operations that process tokens
+independently and whose output is not used otherwise:
 
     select(f(x), token) = select(f(x[token : token + 1]), 0)
 
@@ -25,10 +25,10 @@ POINTWISE = {
     aten.add.Tensor, aten.mul.Tensor, aten.gelu.default, aten.dropout.default, aten.clone.default,
     aten.contiguous.default,
 }  # fmt: skip
-"""Operations that work on every number by itself, with broadcasting."""
+"""Elementwise operations, with broadcasting."""
 RESHAPES = {aten.view.default, aten.reshape.default}
 Inputs = dict[fx.Node, int]
-"""Inputs of which one token suffices, and the axis of the tokens in each."""
+"""Inputs of which one token suffices, with the axis of tokens in each."""
 
 
 def one_token(graph: fx.Graph) -> None:
@@ -46,7 +46,7 @@ def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
         if node not in axes or not node.users:
             continue
         if any(node not in inputs.get(user, {}) for user in node.users):
-            continue  # somebody needs the other tokens
+            continue  # another node uses the other tokens
         needed = _inputs(node, axes[node])
         if needed and all(axes.get(given, at) == at for given, at in needed.items()):
             inputs[node] = needed
