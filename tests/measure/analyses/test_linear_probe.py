@@ -229,13 +229,13 @@ def test_positions_in_several_pieces_and_of_models_that_have_no_such_unit(
 
 def test_maps_are_drawn_of_few_units_spread_over_the_depth() -> None:
     (subject,) = subjects({"vit": opened("nano:vit")})
-    drawn = LinearProbe(positions=("*",))._drawn(subject)
+    drawn = LinearProbe(positions=("*",))._units_with_map(subject)
     apart = [
         unit for unit in subject.specimen.units if unit.grid is not None and unit.kind != "head"
     ]
     assert len(drawn) == 6 < len(apart)
     assert {apart[0], apart[-1]} <= set(drawn)
-    assert LinearProbe()._drawn(subject) == []
+    assert LinearProbe()._units_with_map(subject) == []
 
 
 def test_logistic_probes_are_scikit_learns() -> None:

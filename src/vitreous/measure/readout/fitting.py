@@ -56,7 +56,7 @@ class ProbeData:
 
     @classmethod
     def split(cls, fitting: Dataset | None, data: Dataset, shots: Sequence[int]) -> ProbeData:
-        """Divide images; without separate ones to fit on, the first, class-balanced half is used."""
+        """Divide images; without a fitting set, the first, class-balanced half is fitted on."""
         first = 0
         evaluation = data
         if fitting is None or fitting.fingerprint == data.fingerprint:
