@@ -107,7 +107,7 @@ def test_weight_decay_shifts_every_eigenvalue() -> None:
     assert (expected > 0).all()
 
 
-def test_the_stream_is_said_and_matters() -> None:
+def test_the_stream_is_recorded_and_matters() -> None:
     clean, augmented = (asked(stream=stream) for stream in ("clean", "augmented"))
     assert [each.about["options"]["stream"] for each in (clean, augmented)] == [
         "clean",
@@ -150,7 +150,7 @@ def test_a_single_batch_has_an_interval_of_its_trace_over_draws() -> None:
     assert np.isnan(measure(found, "largest")["low"])
 
 
-def test_what_could_not_be_verified_is_counted() -> None:
+def test_eigenvalues_that_could_not_be_verified_are_counted() -> None:
     assert asked(top=3).about["unconverged"] == {"Small": 0}
     few = asked(top=3, most=4, tolerance=0.9)
     assert (
@@ -201,7 +201,7 @@ def test_trace_is_that_of_the_model_on_average() -> None:
     assert measure(found, "NEP")["value"] == 0  # convex in the head
 
 
-def test_what_does_not_converge_says_so() -> None:
+def test_eigenvalues_that_do_not_converge_are_counted() -> None:
     found = asked(most=5)
     assert found.about["unconverged"]["Small"] > 0
     table = found.table[found.table["measure"] == "eigenvalue"]

@@ -75,7 +75,7 @@ def compared(
     )  # of the difference
 
 
-def test_a_unit_taken_out_is_a_branch_that_adds_nothing() -> None:
+def test_a_removed_unit_equals_a_branch_of_zeros() -> None:
     result = asked("units", "nano:vit")
     model: Any = copy.deepcopy(load_model("nano:vit"))
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_a_unit_taken_out_is_a_branch_that_adds_nothing() -> None:
     assert set(result.about["left_out"]["nano:vit"]) == {"patch_embed", "head"}
 
 
-def test_a_convolution_taken_out_is_the_identity() -> None:
+def test_a_removed_convolution_equals_the_identity() -> None:
     result = asked("convolutions", "nano:resnet")
     model: Any = copy.deepcopy(load_model("nano:resnet"))
     model.stages[0][1].convs[0] = nn.Identity()

@@ -47,7 +47,7 @@ def ask(model: nn.Module, batch: int | None = None, **options: object) -> Result
     ]
 
 
-def test_convolutions_that_wrap_around_move_along() -> None:
+def test_circular_convolutions_are_equivariant() -> None:
     table = ask(Wrapped().eval()).table
     assert table["shift"].unique().tolist() == [2]
     assert table["moved"].dropna().unique().tolist() == [2, 1]
@@ -59,7 +59,7 @@ def test_convolutions_that_wrap_around_move_along() -> None:
     )  # noise that has moved has nothing to do with noise that has not
 
 
-def test_padding_breaks_it_and_pooling_does_not_help_that() -> None:
+def test_padding_breaks_equivariance_of_every_unit() -> None:
     table = ask(Wrapped("zeros").eval()).table
     assert (table["value"] > 0.01).all()
 
@@ -71,7 +71,7 @@ def test_without_pooling_the_output_is_not_invariant() -> None:
     assert pooled["value"] < 1e-5 < 0.1 < flat["value"]
 
 
-def test_a_transformer_moves_along_by_patches_until_it_is_told_where_they_are() -> None:
+def test_a_transformer_is_equivariant_to_patch_shifts_until_it_has_positions() -> None:
     bare = settled(Transformer(Block(), cls=False))
 
     class Placed(nn.Module):
@@ -110,7 +110,7 @@ def test_the_error_by_hand() -> None:
         assert table.loc[unit.name, "value"] == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_unrelated_maps_are_one_apart_and_offsets_do_not_matter() -> None:
+def test_unrelated_maps_have_distance_one_and_offsets_do_not_matter() -> None:
     one, other = torch.randn(2, 4, 64, 14, 14)
     np.testing.assert_allclose(relative_distance(one, other), 1, atol=0.02)
     np.testing.assert_allclose(relative_distance(one + 1e3, other + 1e3), 1, atol=0.02)

@@ -107,7 +107,7 @@ def test_by_the_book() -> None:
         assert found == pytest.approx(want, abs=1e-5)
 
 
-def test_keeping_and_mixing_places() -> None:
+def test_models_that_keep_and_that_mix_positions() -> None:
     """A projection of each patch keeps its place; a convolutional net with large strides says
     little of any."""
     data = noise(64)
@@ -161,7 +161,7 @@ def test_minibatches_are_the_same_however_images_are_divided(
 
 
 @pytest.mark.parametrize("batch", [30, 7])
-def test_copies_of_an_image_do_not_count(batch: int) -> None:
+def test_duplicate_images_are_left_out(batch: int) -> None:
     data, model = noise(16), settled(Keeps())
     plain, found = ask(model, data), ask(model, data.take([*range(16), *[2] * 9, 5]), batch=batch)
     np.testing.assert_allclose(found.arrays["m"], plain.arrays["m"], atol=1e-5)

@@ -83,7 +83,7 @@ def test_uniform_attention_in_closed_form() -> None:
     np.testing.assert_allclose(result.table["value"], 1, rtol=1e-5)
 
 
-def test_attention_to_oneself_moves_nothing() -> None:
+def test_attention_to_oneself_gives_the_identity_rollout() -> None:
     result = ask(
         opened("class").with_attention("attention", torch.eye(17) * 0.99 + 0.01 / 17), "rollout"
     )
@@ -93,7 +93,7 @@ def test_attention_to_oneself_moves_nothing() -> None:
     np.testing.assert_allclose(maps, 1 / 16, rtol=1e-6)
 
 
-def test_a_class_token_that_joins_later_has_brought_nothing_along() -> None:
+def test_a_class_token_added_later_starts_with_a_row_of_the_identity() -> None:
     torch.manual_seed(0)
     model = vitreous.build(
         "convit_ti", image=16, patch=4, classes=3, depth=2, heads=4, head_dim=4, gpsa=1
@@ -114,7 +114,7 @@ def test_a_class_token_that_joins_later_has_brought_nothing_along() -> None:
     np.testing.assert_allclose(maps[1, 0].ravel(), by_hand([first]).mean(0), rtol=1e-5)
 
 
-def test_tokens_that_do_not_ask_keep_what_they_have() -> None:
+def test_tokens_that_are_not_queries_keep_their_row() -> None:
     """CaiT: patches among themselves, then only the class token looks."""
     specimen = opened("cait")
     result, observed = ask(specimen, "rollout"), look(specimen)
@@ -150,12 +150,12 @@ def test_windows_on_one_grid_can_be_multiplied() -> None:
     ("name", "why"),
     [("swin", "grid changes from stage to stage"), ("pvt", "coarser grid than its queries")],
 )
-def test_where_the_product_has_no_meaning_it_is_refused(name: str, why: str) -> None:
+def test_models_without_a_meaningful_product_are_refused(name: str, why: str) -> None:
     with pytest.raises(VitreousError, match=why):
         ask(opened(name), "rollout")
 
 
-def test_other_ways_between_places_are_refused() -> None:
+def test_models_that_mix_positions_otherwise_are_refused() -> None:
     units = opened("class").units
     assert unrollable(units) == ""
     between = [*units[:3], *opened("maxvit").units[1:2], *units[3:]]
@@ -174,7 +174,7 @@ def test_coverage_of_known_shares() -> None:
     assert coverage(np.array([0.5, 0.5, 0.0, 0.0])) == pytest.approx(1 / 2)
 
 
-def test_light_falls_where_the_shares_are() -> None:
+def test_brightness_is_proportional_to_the_shares() -> None:
     image = np.full((8, 8, 3), 200, np.uint8)
     both = highlight(image, np.array([[0.0, 0.0], [0.0, 1.0]]))
     assert both.shape == (8, 16, 3)
@@ -207,7 +207,7 @@ def test_how_much_of_a_patch_lies_in_a_box(box: tuple[int, ...], grid: tuple[int
     np.testing.assert_allclose(box_coverage(box, (16, 32), grid), counted, atol=0.01)
 
 
-def test_what_lies_in_the_box_of_the_object() -> None:
+def test_the_share_within_the_box_of_the_object() -> None:
     """Under uniform attention as much as the box covers; and what the class token rests on outside
     is not inside."""
     data = vitreous.data.load("world:syn-b", split="test", size=6)
@@ -229,5 +229,5 @@ def test_what_lies_in_the_box_of_the_object() -> None:
         assert row["inside"].item() == pytest.approx(wanted, rel=1e-5)
 
 
-def test_without_boxes_nothing_is_said_of_objects() -> None:
+def test_without_boxes_the_share_is_nan() -> None:
     assert ask(opened("class"), "rollout").table[["inside", "box"]].isna().to_numpy().all()
