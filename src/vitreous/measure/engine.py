@@ -189,10 +189,8 @@ def analyse(
     inspection = Inspection({}, {}, anatomies)
     for analysis in chosen:
         bench = _bench(analysis, opened, data, split, most, seed, skip_corrupt, batch)
-        reasons = {}
-        for subject in bench.setting.subjects:
-            if why := analysis.unsuited(subject, bench):
-                reasons[subject.name] = why
+        models = bench.setting.subjects
+        reasons = {s.name: why for s in models if (why := analysis.unsuited(s, bench))}
         if len(reasons) == len(opened):
             inspection |= Inspection({}, {analysis.name: reasons})
             continue
@@ -223,8 +221,8 @@ def do_pieces(
         Title of the progress bar, its number of steps, and how many of them are already done.
     compute
         Yields key and numbers of each piece. Its arguments are a function that moves the bar, and
-        one that says whether Ctrl-C was pressed: then it returns after the current piece. A second
-        Ctrl-C interrupts at once.
+        one that is true after Ctrl-C: then it returns after the current piece. A second Ctrl-C
+        interrupts at once.
     add
         Stores a piece.
     """

@@ -48,7 +48,7 @@ def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
         if any(node not in inputs.get(user, {}) for user in node.users):
             continue  # another node uses the other tokens
         needed = _inputs(node, axes[node])
-        if needed and all(axes.get(given, at) == at for given, at in needed.items()):
+        if needed and all(axes.get(source, at) == at for source, at in needed.items()):
             inputs[node] = needed
             axes |= needed
     if len(inputs) > 1:
@@ -57,18 +57,17 @@ def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
 
 
 def _slice_inputs(graph: fx.Graph, inputs: dict[fx.Node, Inputs], axes: Inputs, index: int) -> None:
-    """Give the operations in `inputs` one token of what they take from outside."""
+    """Slice one token from the inputs of `inputs` that come from outside of it."""
     sliced: dict[fx.Node, fx.Node] = {}
-    for node in [each for each in graph.nodes if each in inputs]:
-        for given, at in inputs[node].items():
-            if given in inputs:
+    for node in [n for n in graph.nodes if n in inputs]:
+        for source, dim in inputs[node].items():
+            if source in inputs:
                 continue
-            if given not in sliced:
+            if source not in sliced:
                 with graph.inserting_before(node):
-                    sliced[given] = graph.call_function(
-                        aten.slice.Tensor, (given, at, index, index + 1)
-                    )
-            node.args = tuple(sliced[given] if each is given else each for each in node.args)
+                    arguments = (source, dim, index, index + 1)
+                    sliced[source] = graph.call_function(aten.slice.Tensor, arguments)
+            node.args = tuple(sliced[source] if arg is source else arg for arg in node.args)
         if node.target in RESHAPES:
             shape = list(cast("Any", node.args[1]))
             shape[axes[node]] = 1

@@ -1,4 +1,4 @@
-"""Accuracy on changed images: what corruptions, noise, filters, masks and attacks have in common.
+"""Base of analyses of accuracy on changed images: corruptions, noise, filters, masks, attacks.
 
 Each way to change the images (a shift) is one piece, and so are the clean images. A piece keeps
 four numbers per image: whether the answer is right, the confidence, the Brier score and the NLL. So
