@@ -189,8 +189,8 @@ def analyse(
     inspection = Inspection({}, {}, anatomies)
     for analysis in chosen:
         bench = _bench(analysis, opened, data, split, most, seed, skip_corrupt, batch)
-        models = bench.setting.subjects
-        reasons = {s.name: why for s in models if (why := analysis.unsuited(s, bench))}
+        candidates = bench.setting.subjects
+        reasons = {s.name: why for s in candidates if (why := analysis.unsuited(s, bench))}
         if len(reasons) == len(opened):
             inspection |= Inspection({}, {analysis.name: reasons})
             continue
