@@ -122,9 +122,9 @@ def _transform(framing: Framing) -> Callable[[Image.Image], Any]:
             transforms.CenterCrop(framing.size),
             transforms.PILToTensor(),
         ]
-        whole = transforms.Compose(steps)
+        transform = transforms.Compose(steps)
     else:
-        whole = create_transform(
+        transform = create_transform(
             (3, *framing.size),
             is_training=False,
             use_prefetcher=True,  # returns uint8
@@ -133,7 +133,7 @@ def _transform(framing: Framing) -> Callable[[Image.Image], Any]:
             crop_pct=framing.crop,
             crop_mode="center" if framing.mode == "fit" else framing.mode,
         )
-    return lambda image: whole(image).numpy()
+    return lambda image: transform(image).numpy()
 
 
 def _processor(described: str) -> Callable[[Image.Image], Any]:

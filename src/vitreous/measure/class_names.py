@@ -60,11 +60,11 @@ def _read_names(path: Path) -> Sequence[str] | Mapping[Any, str]:
     if path.suffix != ".json":
         return text.strip("\n").split("\n")
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise VitreousError(f"{str(path)!r} is no JSON: {error}.") from None
-    if isinstance(found, Mapping) and isinstance(found.get("id2label"), Mapping):
-        found = found["id2label"]
-    if not isinstance(found, (list, Mapping)):
+    if isinstance(content, Mapping) and isinstance(content.get("id2label"), Mapping):
+        content = content["id2label"]
+    if not isinstance(content, (list, Mapping)):
         raise VitreousError(f"{str(path)!r} holds neither a list of names nor numbers and names.")
-    return found
+    return content

@@ -208,8 +208,8 @@ def subjects(
                 free = f"{subject.name} ({count})"
             opened[free] = replace(subject, name=free)
             forward(1)
-    found = tuple(opened.values())
-    return found if classes is None else _with_class_names(found, read_class_names(classes))
+    result = tuple(opened.values())
+    return result if classes is None else _with_class_names(result, read_class_names(classes))
 
 
 def _with_class_names(subjects: Sequence[Subject], names: Sequence[str]) -> tuple[Subject, ...]:

@@ -184,8 +184,8 @@ def _damage(path: Path, error: Exception) -> str:
 
 def _cause(error: Exception) -> str:
     """Extract what torch refused from its long error message."""
-    found = re.search(r"WeightsUnpickler error:\s*(.*)", str(error))
-    text = found[1] if found else _first_line(error)
+    match = re.search(r"WeightsUnpickler error:\s*(.*)", str(error))
+    text = match[1] if match else _first_line(error)
     text = text.removeprefix("Unsupported global: ").split(" was not an allowed")[0]
     return shorten(text, 160, placeholder=" …").rstrip(".:;")
 

@@ -42,18 +42,18 @@ def declared_training(model: nn.Module) -> dict[str, Any]:
     Its attribute `trained_with`, set by you or a loader, has priority over timm's configuration.
     """
     config = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     if isinstance(config, Mapping) and config.get("mean") and config.get("std"):
-        found = {key: config.get(key) for key in ("mean", "std", "label_names")}
-        found["source"] = "model"
+        metadata = {key: config.get(key) for key in ("mean", "std", "label_names")}
+        metadata["source"] = "model"
         if not isinstance(model, ConfiguredModel):
-            found |= _timm_data_config(config)
+            metadata |= _timm_data_config(config)
     own = getattr(model, "trained_with", None)
     if isinstance(own, Mapping) and own:
         if own.get("mean"):
-            found = {"source": "model", "label_names": found.get("label_names")}
-        found |= own
-    return _known_keys(found)
+            metadata = {"source": "model", "label_names": metadata.get("label_names")}
+        metadata |= own
+    return _known_keys(metadata)
 
 
 def _timm_data_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def processor_training(processor: Any) -> dict[str, Any]:
     """The metadata of an image processor of Hugging Face."""
     mean, std = _processor_normalisation(processor)
     resample = getattr(processor, "resample", None)
-    found = {
+    metadata = {
         "mean": mean,
         "std": std,
         "interpolation": "bicubic" if resample is None else FILTERS.get(int(resample), "bicubic"),
@@ -92,8 +92,8 @@ def processor_training(processor: Any) -> dict[str, Any]:
         **_processor_crop(processor),
     }
     if getattr(processor, "do_flip_channel_order", None):
-        found["channel_order"] = "bgr"
-    return found
+        metadata["channel_order"] = "bgr"
+    return metadata
 
 
 def _processor_normalisation(processor: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -162,6 +162,6 @@ def _sides(size: Any) -> tuple[int, int] | None:
 
 def _known_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """The entries with a key above and a value, with lists as tuples."""
-    found = {key: config[key] for key in KEYS if config.get(key) is not None}
-    tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in found.items()}
+    metadata = {key: config[key] for key in KEYS if config.get(key) is not None}
+    tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in metadata.items()}
     return {key: value for key, value in tuples.items() if value != ()}

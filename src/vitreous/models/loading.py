@@ -299,9 +299,9 @@ def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None
         ) from None
     size = trained_size = tuple(data["image"])
     if image is not None:
-        asked = (image, image) if isinstance(image, int) else image
+        sides = (image, image) if isinstance(image, int) else image
         with suppress(VitreousError):
-            model, size = resize_model(model, asked), asked
+            model, size = resize_model(model, sides), sides
     known = getattr(model, "pretrained_cfg", None) or {}
     of_data = {key: tuple(data[key]) for key in ("mean", "std")}
     trained = {**of_data, "label_names": tuple(data["classes"])}

@@ -29,7 +29,7 @@ def converted_names(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
         logging.enable_progress_bar()
     shapes = {entry[0]: entry[1] for entry in info["mismatched_keys"]}
     lost = {*info["missing_keys"], *shapes}
-    found = {key: value for key, value in loaded.state_dict().items() if key not in lost}
+    converted = {key: value for key, value in loaded.state_dict().items() if key not in lost}
     for key, shape in shapes.items():
-        found[key] = state[key] if key in state else torch.empty(shape, device="meta")
-    return found | {key: state[key] for key in info["unexpected_keys"] if key in state}
+        converted[key] = state[key] if key in state else torch.empty(shape, device="meta")
+    return converted | {key: state[key] for key in info["unexpected_keys"] if key in state}

@@ -139,9 +139,9 @@ def _outline(element: Element, style: dict[str, str]) -> tuple[dict[str, str], s
     if not element.get("transform"):
         return style, outline
     for shape, cap in ((CIRCLE, "round"), (SQUARE, "square")):
-        found = shape.fullmatch(outline)
-        if found and "stroke" not in style:
-            dot = {"stroke": style["fill"], "stroke-width": f"{2 * float(found[1]):.1f}"}
+        parsed = shape.fullmatch(outline)
+        if parsed and "stroke" not in style:
+            dot = {"stroke": style["fill"], "stroke-width": f"{2 * float(parsed[1]):.1f}"}
             opacity = {name: style[name] for name in ("opacity",) if name in style}
             return {**dot, "stroke-linecap": cap, **opacity}, f"M{x},{y}h0"
     if POLYGON.fullmatch(outline):
@@ -152,8 +152,8 @@ def _outline(element: Element, style: dict[str, str]) -> tuple[dict[str, str], s
 
 
 def _place(element: Element) -> tuple[float, float]:
-    found = re.match(r"translate\(([^,]+),([^)]+)\)", element.get("transform", ""))
-    return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+    parsed = re.match(r"translate\(([^,]+),([^)]+)\)", element.get("transform", ""))
+    return (float(parsed[1]), float(parsed[2])) if parsed else (0.0, 0.0)
 
 
 def _words(elements: list[Element]) -> Iterator[str]:

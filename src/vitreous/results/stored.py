@@ -91,12 +91,12 @@ class StoredResult(Result):
 
     @cached_property
     def replicates(self) -> Mapping[str, Replicates]:
-        found = read_replicates(self._header, self._path)
+        replicates = read_replicates(self._header, self._path)
         with explain_damage(self._path):
-            for name, each in found.items():
+            for name, each in replicates.items():
                 if len(each) != self.row_count:
                     raise ValueError(f"replicates of {name} have {len(each)} rows")
-        return found
+        return replicates
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -129,6 +129,6 @@ def _as_array(column: Any) -> np.ndarray:
         return np.array(entries, dtype=np.float64 if column.null_count else None)
     if types.is_boolean(column.type) and not column.null_count:
         return np.array(entries, dtype=bool)
-    found = np.empty(len(entries), dtype=object)
-    found[:] = entries
-    return found
+    array = np.empty(len(entries), dtype=object)
+    array[:] = entries
+    return array

@@ -55,13 +55,13 @@ def adjust_saturation(images: Tensor, factor: Tensor) -> Tensor:
 
 def adjust_sharpness(images: Tensor, factor: Tensor) -> Tensor:
     """Blend with the smoothed image; the outermost pixels stay."""
-    whole = images.int()
-    rows = whole[:, :, :-2] + whole[:, :, 1:-1] + whole[:, :, 2:]
+    levels = images.int()
+    rows = levels[:, :, :-2] + levels[:, :, 1:-1] + levels[:, :, 2:]
     box = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]
-    middle = whole[:, :, 1:-1, 1:-1]
+    middle = levels[:, :, 1:-1, 1:-1]
     # Weights 1 and, in the middle, 5, over 13; rounded.
     smooth = (2 * (box + 4 * middle) + 13) // 26
-    return _blend(whole + F.pad(smooth - middle, (1, 1, 1, 1)), images, _per_image(factor))
+    return _blend(levels + F.pad(smooth - middle, (1, 1, 1, 1)), images, _per_image(factor))
 
 
 def invert(images: Tensor, _: Tensor) -> Tensor:

@@ -80,14 +80,14 @@ def list_archives(where: str, split: str, root: Path) -> Listing:
     if any(label is not None for label in samples.values()):
         pictures = _Pictures(where, files, archives, list(samples))
         return _list_samples(pictures, samples, split)
-    found = [member for member in members if _is_picture(member.path)]
-    if not found:
+    pictures = [member for member in members if _is_picture(member.path)]
+    if not pictures:
         raise VitreousError(
             f"There are no pictures in {where!r}; Vitreous looks for {', '.join(PICTURES)}."
         )
     # in the order of a folder, so that an archive of it is the same data set
-    found.sort(key=lambda member: (member.archive, member.path.split("/")))
-    return _list_folders(_Pictures(where, files, archives, found), split)
+    pictures.sort(key=lambda member: (member.archive, member.path.split("/")))
+    return _list_folders(_Pictures(where, files, archives, pictures), split)
 
 
 def archive_paths(where: str) -> list[Path]:
@@ -104,8 +104,8 @@ def _list_samples(pictures: _Pictures, samples: dict[Member, Label], split: str)
     """The split of webdataset samples."""
     chosen, by_name = files_of_split(pictures.files, split, pictures.where)
     pictures = pictures.of(chosen)
-    found = [samples[member] for member in pictures.members]
-    labels, classes = number_labels(found, f"The labels of {pictures.where!r}")
+    entries = [samples[member] for member in pictures.members]
+    labels, classes = number_labels(entries, f"The labels of {pictures.where!r}")
     listing = list_all(pictures.lazily(), labels, classes, pictures.describe, pictures.key)
     return listing if by_name else hold_out_labelled(listing, split, pictures.where)
 
@@ -170,8 +170,8 @@ def _label_in_json(content: str, path: str) -> Label:
         facts = json.loads(content)
     except ValueError as error:
         raise VitreousError(f"The label {path!r} is no JSON: {error}.") from error
-    found = [facts[key] for key in LABEL_KEYS if key in facts] if isinstance(facts, dict) else []
-    return found[0] if found and type(found[0]) in (int, str) else None
+    labels = [facts[key] for key in LABEL_KEYS if key in facts] if isinstance(facts, dict) else []
+    return labels[0] if labels and type(labels[0]) in (int, str) else None
 
 
 def _key(path: str) -> tuple[str, str]:

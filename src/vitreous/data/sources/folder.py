@@ -61,8 +61,8 @@ def top_folder(where: str) -> Path:
 
 def _splits(top: Path) -> dict[str, Path]:
     """Folders of splits, by our name of the split."""
-    found = split_folders({path.name: bool(_folders(path)) for path in _folders(top)})
-    return {word: top / name for word, name in found.items()}
+    splits = split_folders({path.name: bool(_folders(path)) for path in _folders(top)})
+    return {word: top / name for word, name in splits.items()}
 
 
 def _pictures(tops: list[Path]) -> Listing:

@@ -118,10 +118,10 @@ def _holds_pictures(kind: pa.DataType) -> bool:
 
 
 def _labels(tables: Sequence[_Table], where: str) -> tuple[Any, tuple[str, ...] | None]:
-    found: list[int | str | None] = []
+    entries: list[int | str | None] = []
     for table in tables:
         if table.label is None:
-            found += [None] * table.parquet.metadata.num_rows
+            entries += [None] * table.parquet.metadata.num_rows
             continue
         column = table.parquet.read(columns=[table.label]).column(0)
         if pa.types.is_dictionary(column.type):
@@ -131,8 +131,8 @@ def _labels(tables: Sequence[_Table], where: str) -> tuple[Any, tuple[str, ...] 
                 f"The column {table.label!r} of {str(table.file)!r} is {column.type}; labels are "
                 "whole numbers or words."
             )
-        found += column.to_pylist()
-    labels, classes = number_labels(found, f"The labels of {where!r}")
+        entries += column.to_pylist()
+    labels, classes = number_labels(entries, f"The labels of {where!r}")
     return labels, tables[0].names if classes is None else classes
 
 

@@ -258,8 +258,8 @@ class _State:
     @property
     def broken(self) -> np.ndarray:
         """(maps,) whether the basis spans an invariant space."""
-        found: np.ndarray = self.rest <= self.rounding * np.abs(self.values[:, 0])
-        return found
+        invariant: np.ndarray = self.rest <= self.rounding * np.abs(self.values[:, 0])
+        return invariant
 
     def residuals(self, i: int, k: int) -> np.ndarray:
         return np.abs(self.rest[i] * self.vectors[i, -1, :k])
@@ -296,8 +296,8 @@ class _Run:
     @property
     def parts(self) -> list[Tensor]:
         """The basis in blocks, (maps, some, n) each."""
-        found = ((block, self.size - i * CHUNK) for i, block in enumerate(self.blocks))
-        return [block[:, :left] for block, left in found if left > 0]
+        blocks = ((block, self.size - i * CHUNK) for i, block in enumerate(self.blocks))
+        return [block[:, :left] for block, left in blocks if left > 0]
 
     def step(self, product: Product) -> None:
         """Add a vector to the basis, and compute the coefficients of its product."""
@@ -321,10 +321,10 @@ class _Run:
 
     def _project_off_basis(self, image: Tensor) -> Tensor:
         """Project off the basis, in place; return the coefficients."""
-        found = [torch.bmm(part, image[:, :, None])[:, :, 0] for part in self.parts]
-        for part, each in zip(self.parts, found, strict=True):
+        coefficients = [torch.bmm(part, image[:, :, None])[:, :, 0] for part in self.parts]
+        for part, each in zip(self.parts, coefficients, strict=True):
             image[:, None].baddbmm_(each[:, None], part, alpha=-1)
-        return torch.cat(found, 1)
+        return torch.cat(coefficients, 1)
 
     def state(self) -> _State:
         """Solve the projected matrices; the only place that waits for a GPU."""

@@ -51,6 +51,6 @@ def sign_vectors(begun: Sequence[str], draws: int, like: Tensor) -> Iterator[Ten
 
 def project_off(image: Tensor, locked: Tensor) -> Tensor:
     """Make vectors (maps, n) orthogonal to others (maps, k, n), in place; return coefficients."""
-    found = torch.bmm(locked, image[:, :, None])[:, :, 0]
-    image[:, None].baddbmm_(found[:, None], locked, alpha=-1)
-    return found
+    coefficients = torch.bmm(locked, image[:, :, None])[:, :, 0]
+    image[:, None].baddbmm_(coefficients[:, None], locked, alpha=-1)
+    return coefficients
