@@ -80,14 +80,14 @@ def list_archives(where: str, split: str, root: Path) -> Listing:
     if any(label is not None for label in samples.values()):
         pictures = _Pictures(where, files, archives, list(samples))
         return _list_samples(pictures, samples, split)
-    pictures = [member for member in members if _is_picture(member.path)]
-    if not pictures:
+    chosen = [member for member in members if _is_picture(member.path)]
+    if not chosen:
         raise VitreousError(
             f"There are no pictures in {where!r}; Vitreous looks for {', '.join(PICTURES)}."
         )
-    # in the order of a folder, so that an archive of it is the same data set
-    pictures.sort(key=lambda member: (member.archive, member.path.split("/")))
-    return _list_folders(_Pictures(where, files, archives, pictures), split)
+    # in the order of a folder, so that an archive of a folder is the same data set
+    chosen.sort(key=lambda member: (member.archive, member.path.split("/")))
+    return _list_folders(_Pictures(where, files, archives, chosen), split)
 
 
 def archive_paths(where: str) -> list[Path]:
