@@ -91,7 +91,7 @@ class Race:
         for probe in chosen:
             watch(probe)
         sums: Sums = {}
-        for _, found in passing.each(range(passing.shards)):
+        for _, found in passing.stream(range(passing.shards)):
             for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value
         for probe in chosen:

@@ -61,16 +61,16 @@ class Count(Analysis):
 
     @contextmanager
     def work(self, subject, bench):
-        def one(piece):
+        def compute(piece):
             return {"images": torch.tensor(sum(len(batch) for batch in bench.batches()))}
 
-        yield one
+        yield compute
 
-    def answer(self, found, asked, bench):
-        rows = [
-            {"model": each.name, "value": sum(int(n["images"]) for n in found[each.name].values())}
-            for each in asked
-        ]
+    def answer(self, computed, subjects, bench):
+        rows = []
+        for subject in subjects:
+            images = sum(int(piece["images"]) for piece in computed[subject.name].values())
+            rows.append({"model": subject.name, "value": images})
         return Result(self.name, pd.DataFrame(rows), COLUMNS, (View("bar", x="model", y="value"),))
 '''
 RECIPE = '''"""Recipes."""

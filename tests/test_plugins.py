@@ -45,7 +45,7 @@ def test_a_probe_from_a_file(home: Path, capsys: pytest.CaptureFixture[str]) -> 
     result = vitreous.Inspection.load("numbers")["token_norm"]
     data = vitreous.data.load("world:shapes", split="test", size=8)
     [subject] = subjects("nano:vit")
-    seen = subject.specimen.observe(subject.shown(data).prepare(data.images), ("out",))
+    seen = subject.specimen.observe(subject.for_dataset(data).prepare(data.images), ("out",))
     unit = subject.specimen.units[3]
     out = seen[unit.name].out
     assert out is not None

@@ -173,7 +173,7 @@ def test_labels_that_make_no_sense(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [write_zip, write_tar])
-def test_paths_that_lead_elsewhere_do_nothing(
+def test_paths_out_of_the_archive_are_harmless(
     tmp_path: Path, write: Callable[[Path, Files], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"

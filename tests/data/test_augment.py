@@ -44,7 +44,7 @@ def drawn(here: Augmenter, images: Tensor, seed: int = 0) -> Draw:
     return here.draw(len(images), torch.Generator().manual_seed(seed))
 
 
-def test_nothing_is_the_normalisation_of_the_data_set() -> None:
+def test_no_augmentation_is_plain_normalisation() -> None:
     images, labels = batch()
     here = augmenter(NOTHING)
     found, targets = here(images, labels, drawn(here, images))
@@ -56,7 +56,7 @@ def test_nothing_is_the_normalisation_of_the_data_set() -> None:
 
 @pytest.mark.parametrize("augment", [HDV, EVERYTHING, replace(EVERYTHING, mixup=0.0, cutmix=0.0)])
 @pytest.mark.parametrize("rows", [slice(0, 12), slice(12, 24), slice(5, 6), slice(1, None, 2)])
-def test_rows_are_exactly_those_of_the_whole(augment: Augment, rows: slice) -> None:
+def test_rows_equal_those_of_the_complete_batch(augment: Augment, rows: slice) -> None:
     images, labels = batch()
     here = augmenter(augment)
     for seed in range(3):

@@ -45,7 +45,7 @@ def test_reserved_rows_are_enough(count: int, share: float) -> None:
     assert stage.capacity(count, share) <= count
 
 
-def test_too_many_are_left_as_they_are_and_none_is_lost() -> None:
+def test_the_first_needed_rows_are_padded_with_row_zero() -> None:
     needed = torch.tensor([False, True, True, False, True, True])
     assert stage.first(needed, 3).tolist() == [1, 2, 4]
     assert stage.first(needed, 5).tolist() == [1, 2, 4, 5, 0]

@@ -164,7 +164,7 @@ def test_a_sheet_is_cut_row_by_row() -> None:
         sheet_side((12, 8), 5)
 
 
-def test_many_at_once_and_each_where_it_belongs(tmp_path: Path) -> None:
+def test_images_decoded_in_parallel_are_in_order(tmp_path: Path) -> None:
     images = noise(300, 6, 6)
     contents = [encoded(each) for each in images]
     contents[17], contents[170] = b"not a picture", contents[170][:60]
@@ -187,7 +187,7 @@ def test_images_of_one_size_or_of_many() -> None:
     assert sizes((4, 6), (6, 4)) is None
 
 
-def test_what_is_wrong_with_a_file_is_said_in_a_few_words(
+def test_faults_of_files_are_described_briefly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jpeg = stored(Image.fromarray(noise(1, 64, 64)[0]), "JPEG")

@@ -16,7 +16,7 @@ from vitreous.data import load
 from vitreous.errors import VitreousError
 
 
-def test_splits_and_classes_as_they_lie(tmp_path: Path) -> None:
+def test_splits_and_classes_of_folders(tmp_path: Path) -> None:
     made = tree(tmp_path, {"train/cat": 3, "train/ant": 2, "test/cat": 1, "test/ant": 2})
     for split, order in {
         "train": [
@@ -40,7 +40,7 @@ def test_splits_and_classes_as_they_lie(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["val", "valid", "Validation", "test"])
-def test_a_set_is_tested_on_what_it_has(tmp_path: Path, word: str) -> None:
+def test_validation_images_replace_a_missing_test_split(tmp_path: Path, word: str) -> None:
     tree(tmp_path, {"train/a": 2, f"{word}/a": 3})
     assert len(load(f"folder:{tmp_path}", split="test")) == 3
 
@@ -163,7 +163,7 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
         ({"test/a": 1}, "train", "has no split 'train', only test"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_errors_name_what_is_wrong(
     tmp_path: Path, counts: dict[str, int], split: str, sentence: str
 ) -> None:
     for place in counts:

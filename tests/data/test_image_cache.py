@@ -49,7 +49,7 @@ def entries(cache: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("memory", [0, 1 << 20])
-def test_made_once_and_read_ever_after(kept: Path, memory: int) -> None:
+def test_images_are_decoded_once_and_then_read_from_the_cache(kept: Path, memory: int) -> None:
     for make in (fill, never):
         images, faults = image_cache.cached_images(kept, "key", SHAPE, make, memory=memory)
         assert (images == PIXELS).all()
@@ -59,7 +59,7 @@ def test_made_once_and_read_ever_after(kept: Path, memory: int) -> None:
     assert entries(kept) == ["key"]
 
 
-def test_what_took_no_time_is_not_kept(cache: Path) -> None:
+def test_cheap_images_are_not_cached(cache: Path) -> None:
     image_cache.cached_images(cache, "key", SHAPE, fill, memory=1 << 20)
     assert entries(cache) == []
 
@@ -116,7 +116,7 @@ def test_an_interrupted_decoding_leaves_nothing(kept: Path) -> None:
     assert entries(kept) == []
 
 
-def test_what_was_abandoned_is_cleared_away(kept: Path) -> None:
+def test_abandoned_entries_are_removed(kept: Path) -> None:
     for name, age in {"draft-old": 3 * image_cache.ABANDONED, "draft-new": 60}.items():
         (kept / "images" / name).mkdir(parents=True)
         os.utime(kept / "images" / name, (time.time() - age,) * 2)

@@ -183,7 +183,7 @@ def test_a_shuffled_set_is_the_same_in_memory_and_mapped(
     assert world.labels.tolist() != load("world:shapes", size=40).labels.tolist()
 
 
-def test_the_world_comes_through_the_same_door() -> None:
+def test_synthetic_data_is_loaded_by_the_same_function() -> None:
     data = load("world:shapes", size=12, split="test", seed=3)
     assert len(data) == 12
     assert data.name == "world:shapes"
@@ -213,14 +213,14 @@ def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
     assert strided.fingerprint == one.fingerprint
 
 
-def test_a_set_says_what_it_is() -> None:
+def test_the_repr_of_a_data_set() -> None:
     assert (
         repr(load("world:shapes", size=5))
         == "Dataset('world:shapes', 'train': 5 images of 32x32, 10 classes)"
     )
 
 
-def test_the_room_opens_without_torch() -> None:
+def test_the_package_imports_without_torch() -> None:
     code = "import sys, vitreous.data; print('torch' in sys.modules, dir(vitreous.data))"
     done = subprocess.run(
         [sys.executable, "-c", code],

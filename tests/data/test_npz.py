@@ -26,7 +26,7 @@ def packed(images: NDArray[np.uint8], kind: str = "PNG") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("layout", ["nhwc", "nchw", "nhw", "nhw1", "n1hw"])
-def test_arrays_however_they_lie(tmp_path: Path, layout: str) -> None:
+def test_arrays_with_any_order_of_axes(tmp_path: Path, layout: str) -> None:
     grey = IMAGES[..., :1]
     arrays = {
         "nhwc": IMAGES,
@@ -167,7 +167,7 @@ def test_images_without_labels(tmp_path: Path) -> None:
         ({**packed(IMAGES), "labels": LABELS[:13]}, "'labels' of .* has 13 labels for 20 images"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, arrays: dict[str, Any], sentence: str) -> None:
+def test_errors_name_what_is_wrong(tmp_path: Path, arrays: dict[str, Any], sentence: str) -> None:
     np.savez(tmp_path / "set.npz", **arrays)
     with pytest.raises(VitreousError, match=sentence):
         load(f"npz:{tmp_path / 'set.npz'}", split="all")

@@ -121,7 +121,7 @@ def test_broken_rows_are_named_or_left_out(tmp_path: Path) -> None:
         ({"a": pa.array([], pa.binary())}, "There are no images in"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, columns: dict[str, Any], sentence: str) -> None:
+def test_errors_name_what_is_wrong(tmp_path: Path, columns: dict[str, Any], sentence: str) -> None:
     with pytest.raises(VitreousError, match=sentence):
         load(write(tmp_path / "set.parquet", columns))
 

@@ -52,7 +52,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
         load(f"{tmp_path}/{{000..002}}.tar")
 
 
-def test_who_reads_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reader_of_each_kind_of_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tree(tmp_path / "photos", {"cat": 1, "dog": 1})
     (tmp_path / "shards").mkdir()
@@ -114,7 +114,7 @@ def test_a_pattern_that_matches_no_picture(tmp_path: Path) -> None:
             load(f"{tmp_path}/{pattern}")
 
 
-def test_what_is_left_out_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_left_out_files_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tree(tmp_path, {"cat": 2, "dog": 2})
     save(tmp_path / "loose.png", noise(1, 8, 8)[0])
     (tmp_path / "cat" / "phone.HEIC").touch()

@@ -35,7 +35,7 @@ PIXELS = noise(1, 20, 31, 0)[0]
     ],
     ids=lambda given: f"{type(given).__name__} {getattr(given, 'shape', '')}",
 )
-def test_the_same_pixels_from_whatever_holds_them(given: Any) -> None:
+def test_files_images_and_arrays_give_the_same_pixels(given: Any) -> None:
     assert np.array_equal(np.asarray(read_photo(given)), PIXELS)
 
 
@@ -68,7 +68,7 @@ def test_turned_as_exif_says_only_if_asked(tmp_path: Path) -> None:
     assert np.array_equal(turned, np.rot90(PIXELS, -1))
 
 
-def test_your_image_stays_as_it_was(tmp_path: Path) -> None:
+def test_the_given_image_is_not_changed(tmp_path: Path) -> None:
     Image.fromarray(PIXELS).save(tmp_path / "photo.png")
     with Image.open(tmp_path / "photo.png") as image:
         read_photo(image)
@@ -96,7 +96,7 @@ def test_your_image_stays_as_it_was(tmp_path: Path) -> None:
         ([[1, 2], [3, 4]], "and not list"),
     ],
 )
-def test_what_is_no_picture_is_refused_in_one_sentence(given: Any, says: str) -> None:
+def test_invalid_images_are_refused_in_one_sentence(given: Any, says: str) -> None:
     with pytest.raises(VitreousError) as error:
         read_photo(given)
     assert says in str(error.value)

@@ -110,7 +110,7 @@ def test_the_first_classes() -> None:
         first_classes(numbered(5, 4, 3), 4)
 
 
-def test_as_many_images_are_seen() -> None:
+def test_iso_samples_gives_the_same_number_of_samples() -> None:
     assert [iso_samples(300, share) for share in (1.0, 0.5, 0.3, 0.1, 0.05)] == [
         300,
         600,

@@ -59,7 +59,7 @@ def test_an_inspection_takes_all(
 
 
 @pytest.mark.parametrize("make", [folder, arrays])
-def test_what_is_held_out_is_said_once(
+def test_held_out_images_are_reported_once(
     make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = make(tmp_path / "data")
@@ -81,7 +81,7 @@ def test_splits_that_are_there_are_kept(tmp_path: Path) -> None:
     assert (about["images"], about["split"]) == (10, "test")
 
 
-def test_a_limit_is_said(
+def test_a_limit_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

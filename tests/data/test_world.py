@@ -101,7 +101,7 @@ PINNED: dict[str, tuple[float, ...]] = {
 
 
 @pytest.mark.parametrize("task", PINNED)
-def test_the_world_never_changes(task: str) -> None:
+def test_synthetic_images_never_change(task: str) -> None:
     """Of torch's releases the random numbers are the same, the last bit of a product may differ:
     hence no digest."""
     image = world.load(task, split="test", size=701).images[700].double()

@@ -69,7 +69,7 @@ class Roll(Probe):
         return {sum_key(subject, unit): self._seen(batch)}
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
-        self.events.append(f"{subject.name} {len(batch)} {'whole' if batch.whole else 'part'}")
+        self.events.append(f"{subject.name} {len(batch)} {'whole' if batch.full_shard else 'part'}")
         brightness = batch.images.double().mean((1, 2, 3))
         return {
             sum_key(subject, what="end"): self._seen(batch),

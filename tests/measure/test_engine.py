@@ -72,12 +72,12 @@ def test_sums_of_shards_are_those_of_one_pass() -> None:
     assert close(total, whole)
 
 
-def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(
+def test_the_next_shard_is_launched_before_waiting_for_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And the sums are the same, each with its own shard."""
     events: list[str] = []
-    begin, expected = Pass.begin, dict(passing(40).each(range(3)))
+    begin, expected = Pass.begin, dict(passing(40).stream(range(3)))
 
     def noted(self: Pass, number: int, *rest: Any) -> Fetch:
         events.append(f"begin {number}")
@@ -91,7 +91,7 @@ def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(
 
     monkeypatch.setattr(Pass, "begin", noted)
     monkeypatch.setattr(Pass, "device", torch.device("cpu"))  # as if it were one
-    sums = dict(passing(40).each(range(3)))
+    sums = dict(passing(40).stream(range(3)))
     assert events == ["begin 0", "begin 1", "wait 0", "begin 2", "wait 1", "wait 2"]
     assert list(sums) == [0, 1, 2]
     assert all(sums[number].keys() == expected[number].keys() for number in expected)
@@ -110,7 +110,7 @@ def test_the_order_of_calls() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 90, 1000, None, "all", "7", np.int64(7)])
-def test_at_most_so_many_images(limit: Any) -> None:
+def test_a_limit_of_images(limit: Any) -> None:
     found = look(limit=limit)
     assert seen_once(found[ROLL])
     wanted = 90 if limit in (None, "all") else int(limit)
@@ -124,7 +124,7 @@ def test_a_limit_is_a_number_of_images_or_all(limit: Any) -> None:
             run("nano:vit", limit=limit)
 
 
-def test_the_classes_take_turns() -> None:
+def test_a_limit_is_class_balanced() -> None:
     chosen = choose_images(images(100, classes=5), "test", 10, (), 0)
     assert chosen.labels.bincount().tolist() == [2] * 5
 
@@ -267,7 +267,7 @@ def test_options_reach_the_probe_and_the_record(monkeypatch: pytest.MonkeyPatch)
         look(probes={"roll": {"notes": "said"}})
 
 
-def test_a_model_that_gives_no_numbers_is_named_with_the_unit() -> None:
+def test_a_model_with_nan_outputs_is_named_with_the_unit() -> None:
     """Weights are finite, and still what it computes is not; nothing may be made of it silently."""
     model = cnn()
     with torch.no_grad():
@@ -279,7 +279,7 @@ def test_a_model_that_gives_no_numbers_is_named_with_the_unit() -> None:
         look(model)
 
 
-def test_weights_that_are_no_numbers_are_refused() -> None:
+def test_nan_weights_are_refused() -> None:
     model = cnn()
     with torch.no_grad():
         next(model.parameters())[0] = torch.nan
@@ -312,7 +312,7 @@ class Greedy(Roll):
     ],
 )
 @pytest.mark.parametrize("ahead", [False, True])
-def test_memory_that_does_not_suffice(
+def test_out_of_memory_halves_the_batch_size(
     error: BaseException,
     ahead: bool,
     caplog: pytest.LogCaptureFixture,
@@ -329,26 +329,26 @@ def test_memory_that_does_not_suffice(
     np.testing.assert_allclose(numbers(found), numbers(look()), rtol=1e-10)
 
 
-def test_memory_that_does_not_suffice_for_images_made_ready_ahead(
+def test_out_of_memory_while_preparing_the_next_shard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, expected = Pass._batch, dict(passing(40).each(range(3)))
+    made, expected = Pass._batch, dict(passing(40).stream(range(3)))
     failed: list[int] = []
 
-    def greedy(self: Pass, rows: Tensor, whole: bool) -> Batch:
+    def greedy(self: Pass, rows: Tensor, full_shard: bool) -> Batch:
         if threading.current_thread() is not threading.main_thread():
             failed.append(len(rows))
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return made(self, rows, whole)
+        return made(self, rows, full_shard)
 
     monkeypatch.setattr(Pass, "_batch", greedy)
     monkeypatch.setattr(Pass, "device", torch.device("cpu"))
-    found = dict(passing(40).each(range(3)))
+    found = dict(passing(40).stream(range(3)))
     assert failed == [40, 10]  # the third was asked for before the second failed
     assert all(close(found[number], expected[number]) for number in expected)
 
 
-def test_the_words_of_this_machine_for_no_memory() -> None:
+def test_this_machines_out_of_memory_error_is_recognised() -> None:
     """What torch says here, when a tensor is larger than the address space."""
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 46)
@@ -356,7 +356,7 @@ def test_the_words_of_this_machine_for_no_memory() -> None:
     assert not out_of_memory(RuntimeError("shapes cannot be multiplied"))
 
 
-def test_other_errors_are_not_mistaken_for_it() -> None:
+def test_other_errors_are_not_taken_for_out_of_memory() -> None:
     greedy = Greedy()
     greedy.error = RuntimeError("shapes cannot be multiplied")
     with pytest.raises(RuntimeError, match="shapes"):
@@ -366,7 +366,7 @@ def test_other_errors_are_not_mistaken_for_it() -> None:
         look(probes=[greedy])
 
 
-def test_the_bar_counts_every_image_once_even_after_a_shortage() -> None:
+def test_the_progress_bar_counts_every_image_once_after_out_of_memory() -> None:
     class Late(Greedy):
         """Memory runs out in the second model, when the first has passed."""
 

@@ -50,7 +50,7 @@ def family(name: str) -> vitreous.Specimen:
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "maxvit"])
-def test_everything_is_asked(
+def test_every_probe_runs_on_every_family(
     name: str, photographs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("VITREOUS_CACHE", str(tmp_path))
@@ -80,7 +80,7 @@ def test_side_by_side_on_pictures_without_labels(
     assert found["variance"].about["data"]["images"] == 4
 
 
-def test_a_function_of_ones_own(
+def test_a_model_made_by_a_user_function(
     photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (

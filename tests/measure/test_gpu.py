@@ -17,7 +17,7 @@ from vitreous.measure.subject import subjects
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def test_there_and_back_while_it_computes() -> None:
+def test_transfers_to_and_from_a_busy_gpu() -> None:
     """What is sent is used, and what is fetched is read, only when it is there."""
     gpu = torch.device("cuda")
     for turn in range(20):
@@ -38,7 +38,7 @@ def test_sums_are_those_of_a_cpu() -> None:
     def sums(device: str) -> dict[str, torch.Tensor]:
         setting = Setting(subjects([vit(), cnn()], device=torch.device(device)), images())
         total: dict[str, torch.Tensor] = {}
-        for _, found in Pass((Roll(), Spread()), setting, 20, 20).each(range(5)):
+        for _, found in Pass((Roll(), Spread()), setting, 20, 20).stream(range(5)):
             total = {name: value + total.get(name, 0) for name, value in found.items()}
         return total
 
@@ -69,7 +69,7 @@ def test_recorded_products_are_those_of_a_cpu() -> None:
         assert torch.allclose(products["cuda"], products["cpu"], rtol=1e-8, atol=1e-10)
 
 
-def test_every_image_is_seen_once_and_numbers_that_are_not_finite_are_noticed() -> None:
+def test_every_image_passes_once_and_outputs_that_are_not_finite_are_an_error() -> None:
     assert seen_once(vitreous.inspect([vit()], images(), [Roll()], shard=20, device="cuda")["roll"])
     broken = cnn()
     with torch.no_grad():

@@ -34,7 +34,7 @@ def found() -> Inspection:
     return vitreous.inspect({"a": vit(), "b": vit()}, images(8), [Spread(), Fussy()], device="cpu")
 
 
-def test_disk_and_back(found: Inspection, tmp_path: Path) -> None:
+def test_an_inspection_survives_saving_and_loading(found: Inspection, tmp_path: Path) -> None:
     again = Inspection.load(found.save(tmp_path / "new" / "folder"))
     assert dict(again) == dict(found)
     assert (
@@ -59,7 +59,7 @@ def test_reading_needs_no_torch(found: Inspection, tmp_path: Path) -> None:
     assert done.stdout.strip() == "Inspection of a, b: spread False"
 
 
-def test_what_is_not_there(found: Inspection, tmp_path: Path) -> None:
+def test_missing_results_are_an_error(found: Inspection, tmp_path: Path) -> None:
     assert "fussy" not in found
     with pytest.raises(
         VitreousError, match=r"'fussy' could not be measured\. a: a is not to its taste\.; b: b is"
@@ -78,7 +78,7 @@ def test_what_is_not_there(found: Inspection, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")]
 )
-def test_interrupted_between_any_two_files_it_is_the_old_or_the_new(
+def test_an_interrupted_save_leaves_the_old_or_the_new_inspection(
     step: str,
     error: BaseException,
     found: Inspection,
@@ -125,7 +125,7 @@ def test_a_result_saved_into_its_folder_leaves_the_inspection_readable(
     assert Result.load(tmp_path / "spread.json") == other
 
 
-def test_where_it_came_from(found: Inspection) -> None:
+def test_provenance_is_recorded(found: Inspection) -> None:
     about = found["spread"].about
     assert about["data"]["name"] == "noise"
     assert about["data"]["images"] == about["data"]["of"] == 8

@@ -52,14 +52,14 @@ def same_sums(one: Path, other: Path) -> None:
 
 def interrupt_in(monkeypatch: pytest.MonkeyPatch, shard: int, how: Any) -> None:
     """When this shard is done, or in the middle of it."""
-    passed = Pass._begin
+    passed = Pass._run_shard
 
     def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Fetch:
         if int(rows[0]) == shard * SHARD:
             how()
         return passed(self, rows, *rest)
 
-    monkeypatch.setattr(Pass, "_begin", disturbed)
+    monkeypatch.setattr(Pass, "_run_shard", disturbed)
 
 
 def press_ctrl_c() -> None:
@@ -84,7 +84,7 @@ def interrupt() -> None:
         (press_ctrl_c, 3, True),
     ],
 )
-def test_what_was_seen_is_kept_and_the_rest_follows(
+def test_an_interrupted_inspection_has_results_so_far_and_resumes(
     how: Any,
     done: int,
     ahead: bool,
@@ -130,7 +130,7 @@ def test_an_interrupt_in_the_last_shard_is_too_late(monkeypatch: pytest.MonkeyPa
     assert seen_once(look()["roll"])
 
 
-def test_nothing_seen_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_before_the_first_shard(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_in(monkeypatch, 0, interrupt)
     with pytest.raises(
         Interrupted, match=r"^Stopped after 0 of 4 shards of the images\.$"
@@ -153,7 +153,9 @@ def test_killed_in_the_middle(tmp_path: Path, peaceful: Path) -> None:
     same_sums(tmp_path, peaceful)
 
 
-def test_a_finished_one_is_not_done_again(peaceful: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_inspection_is_not_repeated(
+    peaceful: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Pass, "begin", lambda *_: pytest.fail("it looks again"))
     assert seen_once(look(peaceful)["roll"])
 
@@ -167,7 +169,7 @@ def test_a_finished_one_is_not_done_again(peaceful: Path, monkeypatch: pytest.Mo
         ({"limit": 50}, "data is"),
     ],
 )
-def test_another_inspection_does_not_go_on_with_it(
+def test_another_inspection_does_not_resume_from_the_folder(
     changed: dict[str, Any], sentence: str, peaceful: Path
 ) -> None:
     with pytest.raises(VitreousError, match="holds another run") as caught:

@@ -38,7 +38,7 @@ def test_a_mean_has_scipys_interval() -> None:
     assert count == 400
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+def test_intervals_have_their_nominal_coverage() -> None:
     """300 samples of 100 normal numbers: 95 % of the intervals hold 0, within three standard errors
     (and a little for the bootstrap's own error at 100 images)."""
     trials, size = 300, 100
@@ -74,7 +74,7 @@ def test_sums_of_arrays_and_of_numbers() -> None:
     torch.testing.assert_close(one.total(values), again)
 
 
-def test_images_with_nothing_to_say_do_not_count() -> None:
+def test_images_without_a_value_do_not_count() -> None:
     values = torch.tensor([1.0, torch.nan, 3.0, torch.nan])
     found, count = mean_over_images(sum_over_images(batch(torch.arange(4)), {"x": values}), "x")
     assert found.value == 2
@@ -87,7 +87,7 @@ def test_images_with_nothing_to_say_do_not_count() -> None:
     assert np.isnan([nothing.value, nothing.low, nothing.high]).all()
 
 
-def test_a_resampling_without_images_has_no_say() -> None:
+def test_a_replicate_without_images_is_ignored() -> None:
     replicates = np.array([2.0, np.nan, 1.0, 3.0])
     reach = scipy.stats.t.ppf(0.975, 4) * math.sqrt(5 / 4) * math.sqrt(2)
     assert interval(replicates, 5) == (2.0, pytest.approx(2 - reach), pytest.approx(2 + reach))

@@ -153,7 +153,7 @@ def test_the_terminal_counts_classes_of_the_images(
     assert f"Labels: {said}" in text
 
 
-def test_as_many_classes_without_names_are_taken_in_order(tmp_path: Path) -> None:
+def test_equally_many_classes_without_names_are_matched_in_order(tmp_path: Path) -> None:
     model = Scores(3)
     files = folder(tmp_path, ["ant", "bee", "cow"])
     found = measured(model, tmp_path)["accuracy"]
@@ -162,7 +162,7 @@ def test_as_many_classes_without_names_are_taken_in_order(tmp_path: Path) -> Non
     assert found.about["data"]["labels"] == "3 of 3 classes, by order"
 
 
-def test_numbers_are_numbers_and_not_an_order() -> None:
+def test_numeric_class_names_are_indices() -> None:
     """Sorted as text, 10 comes before 2."""
     names = sorted(map(str, range(12)))
     found = match_classes(names, 12, (), "data")
@@ -170,7 +170,7 @@ def test_numbers_are_numbers_and_not_an_order() -> None:
     assert found.places == tuple(map(int, names))
 
 
-def test_every_wnid_and_every_description_of_imagenet_finds_its_place() -> None:
+def test_every_wnid_and_description_of_imagenet_is_matched() -> None:
     found = match_classes(WNIDS, 1000, (), "data")
     assert isinstance(found, ClassMatch)
     assert found.places == tuple(range(1000))
@@ -229,7 +229,9 @@ def test_models_with_other_numbers_are_left_out(tmp_path: Path) -> None:
         ("", "names no classes"),
     ],
 )
-def test_lists_of_names_that_are_none(content: str, sentence: str, tmp_path: Path) -> None:
+def test_invalid_lists_of_class_names_are_refused(
+    content: str, sentence: str, tmp_path: Path
+) -> None:
     (tmp_path / "names.txt").write_text(content)
     with pytest.raises(VitreousError, match=sentence):
         read_class_names(tmp_path / "names.txt")

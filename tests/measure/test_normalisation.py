@@ -62,7 +62,7 @@ def nll(model: nn.Module, shown: Tensor, data: Dataset) -> float:
         return float(nn.functional.cross_entropy(model(shown).double(), data.labels))
 
 
-def test_a_model_that_says_nothing_gets_the_data_sets() -> None:
+def test_a_model_without_normalisation_gets_that_of_the_data_set() -> None:
     data, model = images(mean=OWN[0], std=OWN[1]), Levels()
     found = measured(model, data)
     assert (found["mean"], found["std"], found["normalised"]) == (
@@ -76,7 +76,7 @@ def test_a_model_that_says_nothing_gets_the_data_sets() -> None:
     assert opened["normalised"] == "data set"
 
 
-def test_what_a_model_says_comes_first() -> None:
+def test_the_normalisation_of_the_model_has_priority() -> None:
     data, model = images(mean=(0.5, 0.5, 0.5), std=(0.1, 0.1, 0.1)), says(mean=OWN[0], std=OWN[1])
     found = measured(model, data)
     assert (found["mean"], found["normalised"]) == (list(OWN[0]), "model")
@@ -85,7 +85,7 @@ def test_what_a_model_says_comes_first() -> None:
     )
 
 
-def test_imagenets_where_nobody_says_anything() -> None:
+def test_imagenets_normalisation_is_the_default() -> None:
     found = measured(Levels(), images())
     assert (found["mean"], found["std"], found["normalised"]) == (
         list(USUAL[0]),
@@ -97,7 +97,7 @@ def test_imagenets_where_nobody_says_anything() -> None:
     )
 
 
-def test_it_is_said_whose_they_are() -> None:
+def test_the_origin_of_the_normalisation_is_recorded() -> None:
     found = measured(Levels(), images(mean=OWN[0], std=OWN[1]))
     assert str(found["preprocessing"]).endswith(
         "(those of made up, as the model declares none; --mean and --std set others)"
@@ -107,7 +107,7 @@ def test_it_is_said_whose_they_are() -> None:
 
 
 @pytest.mark.parametrize("as_name", [True, False])
-def test_a_photo_is_the_same_input_wherever_it_is_shown(
+def test_an_image_is_the_same_input_in_every_data_set(
     as_name: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alone, among dark photos, by the name of the folder or as a data set: one prediction."""
@@ -166,14 +166,14 @@ def test_members_that_an_analysis_opens_itself() -> None:
     assert [each.mean for each in Ensemble("tv:squeezenet1_1").further_members(bench)] == [OWN[0]]
 
 
-def test_what_a_user_says_comes_before_what_timm_says() -> None:
+def test_the_users_normalisation_has_priority_over_timms() -> None:
     model = vitreous.build("vit_nano")
     assert subjects(model)[0].mean == USUAL[0]
     model.trained_with = {"mean": OWN[0], "std": OWN[1]}  # type: ignore[assignment]
     assert (subjects(model)[0].mean, subjects(model)[0].std) == OWN
 
 
-def test_torchvisions_weights_say_what_they_were_trained_with(
+def test_torchvisions_weights_declare_their_normalisation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = torchvision.models.get_model
@@ -190,7 +190,7 @@ def test_torchvisions_weights_say_what_they_were_trained_with(
     assert (random.mean, random.normalised) == (OWN[0], "data set")
 
 
-def test_bundled_models_say_theirs() -> None:
+def test_bundled_models_declare_their_normalisation() -> None:
     data = vitreous.data.load("world:shapes", split="test", size=20)
     (subject,) = Setting(subjects("nano:vit"), images(mean=OWN[0], std=OWN[1])).subjects
     assert subject.normalised == "model"

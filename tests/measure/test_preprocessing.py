@@ -139,7 +139,7 @@ def test_accuracy_equals_timms_on_the_same_files(photos: Path) -> None:
     }
 
 
-def test_two_models_of_one_inspection_get_what_each_gets_alone(photos: Path) -> None:
+def test_two_models_get_the_same_images_as_each_alone(photos: Path) -> None:
     names = ["vit_tiny_patch16_224", "mobilenetv3_small_050"]
     together, _ = prepared(names, photos, image=64)
     for name, tensor in zip(names, together, strict=True):
@@ -190,7 +190,7 @@ def test_a_bundled_model_that_is_tied_to_its_size() -> None:
         subjects("nano:mixer", image=(48, 32))
 
 
-def test_what_you_set_comes_first(photos: Path) -> None:
+def test_user_settings_have_priority(photos: Path) -> None:
     model = timm.create_model("mobilenetv3_small_050", num_classes=2)
     choice = {"mean": (0.1, 0.2, 0.3), "std": (0.5,), "crop": 0.7, "interpolation": "lanczos"}
     [ours], setting = prepared({"m": model}, photos, image=64, preprocessing=choice)
@@ -272,7 +272,7 @@ def test_a_share_that_timm_turns_back_into_pixels() -> None:
             assert int(np.floor(crop / crop_share(crop, resized))) == resized
 
 
-def test_your_own_module_declares_by_an_attribute(photos: Path) -> None:
+def test_a_module_declares_preprocessing_by_an_attribute(photos: Path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.Flatten(), nn.Linear(256, 2))
     model.trained_with = {  # type: ignore[assignment]
         "mean": [0.2] * 3, "std": [0.3] * 3, "crop_pct": 0.8, "interpolation": "bilinear",
@@ -312,7 +312,7 @@ def test_your_own_module_declares_by_an_attribute(photos: Path) -> None:
         ("bicubic", "preprocessing takes a dict"),
     ],
 )
-def test_what_cannot_be_set(given: Any, sentence: str) -> None:
+def test_invalid_settings_are_refused(given: Any, sentence: str) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.Flatten(), nn.Linear(256, 2))
     with pytest.raises(VitreousError) as caught:
         subjects({"m": model}, image=64, preprocessing=given)
@@ -320,7 +320,7 @@ def test_what_cannot_be_set(given: Any, sentence: str) -> None:
     assert str(caught.value).count("\n") == 0
 
 
-def test_analyses_show_every_model_its_own_images(photos: Path) -> None:
+def test_analyses_use_the_framing_of_each_model(photos: Path) -> None:
     """Two models of other preprocessing get in one analysis what each gets alone."""
     torch.manual_seed(0)
     models = {
@@ -360,7 +360,7 @@ def test_what_was_done_is_printed_and_in_the_report(
     assert "from last.pth" in page
 
 
-def test_images_that_a_run_was_trained_on_are_told(
+def test_measuring_on_training_images_warns(
     photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All images of a folder without splits include those; --split test takes the others."""

@@ -61,7 +61,7 @@ def _inspect(home: Path) -> None:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_two_processes_answer_as_one(count: int, folder: Path) -> None:
+def test_two_processes_give_the_result_of_one(count: int, folder: Path) -> None:
     alone = look(count)
     for rank in (0, 1):
         found = vitreous.Inspection.load(folder / f"{count}-{rank}")
@@ -80,14 +80,14 @@ def test_each_process_keeps_its_own_shards(folder: Path) -> None:
     assert [path.name for path in (folder / "kept-15").glob("piece-*")] == ["piece-0-1.safetensors"]
 
 
-def test_two_processes_resume_what_one_has_begun(folder: Path) -> None:
+def test_two_processes_resume_an_inspection_of_one(folder: Path) -> None:
     """The first shard was there; the three others were divided."""
     names = {path.name for path in (folder / "kept-70").glob("piece-*")}
     assert names == {"piece-0-2.safetensors", "piece-2-2.safetensors"}
 
 
 @pytest.mark.parametrize("lost", ["piece-0-2", "piece-2-2"])
-def test_one_process_resumes_what_two_have_begun(
+def test_one_process_resumes_an_inspection_of_two(
     lost: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep = Path(shutil.copytree(folder / "kept-70", tmp_path / "kept"))

@@ -94,7 +94,7 @@ def test_a_name_is_escaped() -> None:
     assert "<b>&lt;script&gt;" in sentence
 
 
-def test_units_count_only_where_the_change_is_sure() -> None:
+def test_units_count_only_if_the_interval_excludes_no_change() -> None:
     ends_ = [
         ("attention", 0.8, 0.9),
         ("attention", 0.7, 1.1),
@@ -160,7 +160,7 @@ def test_the_best_calibrated_has_the_smallest_error() -> None:
 
 
 @pytest.mark.parametrize("other", ["stages", "thirds"])
-def test_cka_speaks_of_stages_and_of_pairs(other: str) -> None:
+def test_sentences_of_cka_are_about_stages_and_pairs(other: str) -> None:
     structure = ("block_structure", "block_structure_low", "block_structure_high")
     rows: list[dict[str, Any]] = [
         {"model": "a", "pair": pair, "within": False, "across": True, "value": v,
@@ -215,7 +215,7 @@ def test_a_result_that_lacks_columns_says_so(name: str) -> None:
     assert "[" not in found[0]
 
 
-def test_the_first_screen_has_three_sentences_that_lead_to_their_charts() -> None:
+def test_the_first_screen_has_three_sentences_linked_to_their_charts() -> None:
     found = {"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}
     text = "".join(overview.overview_section(Inspection(found), ["vit"], Guard()))
     assert text.count("<li>") == 1
@@ -224,7 +224,7 @@ def test_the_first_screen_has_three_sentences_that_lead_to_their_charts() -> Non
     assert "<li>" not in "".join(overview.overview_section(Inspection(other), ["vit"], Guard()))
 
 
-def test_ranking_one_needs_no_other() -> None:
+def test_one_model_is_not_ranked() -> None:
     found = rank_models(
         {"a": Interval(1.0, 0.5, 1.5)},
         "{model} has {}",

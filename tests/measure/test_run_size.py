@@ -78,7 +78,7 @@ def test_an_inspection_repeats_the_numbers_of_the_training(
     assert nll == pytest.approx(last["test_nll"], rel=1e-4)
 
 
-def test_another_size_wins_and_is_noted(
+def test_another_image_size_is_used_and_logged(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(home)

@@ -40,7 +40,7 @@ def test_formats(ending: str, tmp_path: Path) -> None:
     assert found.missing == ()
 
 
-def test_the_ending_does_not_decide(tmp_path: Path) -> None:
+def test_the_format_is_detected_by_content(tmp_path: Path) -> None:
     model = trained()
     save_file(model.state_dict(), tmp_path / "weights.bin")
     torch.save(model.state_dict(), tmp_path / "weights.safetensors")
@@ -174,7 +174,7 @@ def test_files_that_are_no_checkpoints(content: bytes, sentence: str, tmp_path: 
     assert "\n" not in str(caught.value)
 
 
-def test_places_without_weights(tmp_path: Path) -> None:
+def test_paths_without_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(VitreousError, match=r"no file or folder '.*nowhere.pth' to load weights"):
         load_model("test_vit", weights=tmp_path / "nowhere.pth")
     with pytest.raises(VitreousError, match="holds no weights; Vitreous looks for files that end"):

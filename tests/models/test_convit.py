@@ -336,7 +336,7 @@ def test_gates_can_be_forced_at_test() -> None:
     torch.testing.assert_close(made(x, (4, 4)), made.proj(content))
 
 
-def test_a_class_token_inside_is_seen_like_the_best_patch() -> None:
+def test_a_class_token_gets_the_position_weight_of_the_best_patch() -> None:
     """A2.20: on an identity of values the output *is* the attention matrix."""
     made, n = layer(GPSA), 13
     values = torch.eye(n, dtype=torch.float64).expand(1, 4, n, n)

@@ -197,7 +197,7 @@ def test_offline_is_quick_and_says_so_once(name: str, caplog: pytest.LogCaptureF
     ]
 
 
-def test_somebody_listens_or_not() -> None:
+def test_whether_a_server_is_listening() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         assert hub.is_listening(url)
@@ -217,7 +217,7 @@ def test_a_name_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("unasked")
-def test_the_switch_is_put_back(
+def test_the_offline_switch_is_restored(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A hub that is down, on a machine that was not told to be offline."""

@@ -203,7 +203,7 @@ def test_a_module_is_copied(tmp_path: Path) -> None:
     assert edited.checkpoint == specimen.checkpoint
 
 
-def test_what_is_missing_is_said_and_predictions_are_not_marked(
+def test_missing_tensors_are_reported_and_predictions_not_compared_with_labels(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     state = trained().state_dict()
@@ -258,7 +258,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_one_sentence(case: str, tmp_path: Path) -> None:
+def test_checkpoints_that_do_not_fit_are_an_error_of_one_sentence(
+    case: str, tmp_path: Path
+) -> None:
     make, sentence = WRONG[case]
     torch.save(make(), tmp_path / "wrong.pth")
     with pytest.raises(VitreousError, match=sentence) as caught:

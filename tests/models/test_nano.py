@@ -39,7 +39,7 @@ def card(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_as_good_as_its_card_says(name: str) -> None:
+def test_a_bundled_model_has_the_accuracy_of_its_card(name: str) -> None:
     """On the first 500 test images again; the whole split is compared with what the GPU found
     before rounding."""
     written, few = card(name), card(name)["few"]
@@ -73,7 +73,7 @@ def test_it_loads_within_a_second(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_before_after_the_warm_up_and_at_the_end(name: str) -> None:
+def test_checkpoints_before_after_warm_up_and_at_the_end(name: str) -> None:
     run, data = Run(SHELF / name), images(300)
     assert run.checkpoints() == card(name)["checkpoints"] == ["initial", "warmup", "final"]
     worth = [
@@ -129,7 +129,7 @@ def test_damage_is_noticed(file: str, tmp_path: Path, monkeypatch: pytest.Monkey
         loading.load_model("nano:alternet")
 
 
-def test_the_shelf_is_small_and_says_nothing_of_a_machine() -> None:
+def test_the_bundle_is_small_and_has_no_local_paths() -> None:
     files = [path for path in SHELF.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 12_000_000
     assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}

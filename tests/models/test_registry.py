@@ -56,7 +56,7 @@ def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
     assert isinstance(error.value, VitreousError)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_wrong_options_are_in_one_message() -> None:
     with pytest.raises(BadModel) as error:
         build(
             "vit_ti/4", poll="gap", pos="3d", classes="ten", depth=2.5, skipless=(1, "b"), patch=8
@@ -75,7 +75,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert "the name says patch 4 and the option patch=8" in said
 
 
-def test_true_is_no_number_and_one_is_no_truth() -> None:
+def test_true_is_not_a_number_and_one_is_not_a_bool() -> None:
     for wrong in ({"classes": True}, {"qkv_bias": 1}):
         with pytest.raises(BadModel, match="is not"):
             build("vit_ti/4", image=32, **wrong)

@@ -89,7 +89,9 @@ def test_it_opens(home: Path) -> None:
         ("ownmodels_for_tests:broken", InYourCode, "ValueError: of its own"),
     ],
 )
-def test_what_can_go_wrong(home: Path, name: str, kind: type[Exception], sentence: str) -> None:
+def test_errors_of_user_functions(
+    home: Path, name: str, kind: type[Exception], sentence: str
+) -> None:
     with pytest.raises(kind, match=sentence):
         load_model(name)
 
@@ -111,7 +113,7 @@ def test_what_can_go_wrong(home: Path, name: str, kind: type[Exception], sentenc
         ("    return 1\nimport no_such_package", ["line 4, in <module>", "ModuleNotFoundError"]),
     ],
 )
-def test_what_goes_wrong_in_your_function_is_shown_where_it_did(
+def test_errors_inside_a_user_function_show_its_lines(
     body: str,
     shown: list[str],
     tmp_path: Path,

@@ -130,7 +130,7 @@ def test_skipless_block_passes_on_the_branch_alone() -> None:
     ("pool", "rows"),
     [("class", slice(0, 1)), ("gap", slice(1, None)), ("gap_with_class", slice(None))],
 )
-def test_what_the_head_reads(pool: str, rows: slice) -> None:
+def test_the_pooling_of_the_head(pool: str, rows: slice) -> None:
     """A3.01, A3.02, A1.17."""
     model = tiny(pool=pool, class_token=True)
     tokens = model.forward_features(torch.randn(2, 3, 32, 32))

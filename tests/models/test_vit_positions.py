@@ -61,7 +61,7 @@ def test_without_positions_the_order_of_patches_does_not_matter(pool: str) -> No
      {"pos": "relative", "offsets": "full"}, {"mixer": "neighbourhood", "pool": "gap",
      "pos": "none"}],
 )  # fmt: skip
-def test_with_positions_of_any_kind_it_does(options: dict[str, str]) -> None:
+def test_with_positions_of_any_kind_the_order_of_patches_matters(options: dict[str, str]) -> None:
     torch.manual_seed(0)
     images = torch.randn(3, 3, 32, 32)
     model = tiny(shake=0.3, **options)

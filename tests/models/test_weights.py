@@ -57,7 +57,7 @@ def test_training_by_other_code_ends_it() -> None:
     assert weights_of(model) == "unknown"
 
 
-def test_a_module_that_nobody_vouches_for() -> None:
+def test_a_module_of_unknown_origin() -> None:
     """Norms as they are initialised: no training has touched them. Without any, nobody knows."""
     for name in ("test_vit", "test_resnet", "test_efficientnet"):
         assert weights_of(timm.create_model(name)) == "random"

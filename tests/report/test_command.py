@@ -185,7 +185,7 @@ def test_ctrl_c_writes_a_partial_report_and_the_same_command_resumes(
     command = [*QUICK, "--results", "numbers"]
     assert run(capsys, *command, "--out", "peace.html")[0] == 0
     peace = vitreous.Inspection.load("numbers")
-    passed, seen = Pass._begin, list[int]()
+    passed, seen = Pass._run_shard, list[int]()
 
     def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Fetch:
         seen.append(int(rows[0]) // 10)
@@ -193,7 +193,7 @@ def test_ctrl_c_writes_a_partial_report_and_the_same_command_resumes(
             os.kill(os.getpid(), signal.SIGINT)
         return passed(self, rows, *rest)
 
-    monkeypatch.setattr(Pass, "_begin", disturbed)
+    monkeypatch.setattr(Pass, "_run_shard", disturbed)
     code, out, err = run(capsys, *command)
     assert code == 130
     assert "2 measurements on 20 of 40 images" in out

@@ -47,7 +47,7 @@ def test_one_bin_is_the_folded_normal_distribution(right: int) -> None:
     )  # nearly the end of Wilson's interval of the accuracy
 
 
-def test_many_images_leave_the_plain_one() -> None:
+def test_with_many_images_it_equals_the_plain_ece() -> None:
     """A hundred thousand images, far from calibrated: there is no noise to take off."""
     count = np.array([4e4, 6e4])
     confidence, right = np.array([0.6, 0.9]), np.array([0.3, 0.95])
@@ -63,7 +63,7 @@ def test_many_images_leave_the_plain_one() -> None:
     )
 
 
-def test_a_calibrated_model_has_none() -> None:
+def test_a_calibrated_model_has_an_error_of_zero() -> None:
     assert expected_calibration_error(*one_bin(1000, 700, 0.7))[:2] == (0, 0)
     assert expected_calibration_error([0, 0], [0, 0], [0, 0], [0, 0]) == pytest.approx(
         (np.nan,) * 3, nan_ok=True
@@ -102,7 +102,7 @@ def test_nearest_against_an_optimiser(total: float) -> None:
     np.testing.assert_allclose(found, theirs.x, atol=1e-5)
 
 
-def test_what_is_drawn_scatters_as_images_do() -> None:
+def test_simulated_errors_have_the_spread_of_samples() -> None:
     """20,000 samples of 200 images in three bins whose accuracies are those of the hypothesis."""
     share, confidence = np.array([0.2, 0.3, 0.5]), np.array([0.45, 0.75, 0.95])
     right = np.round(200 * share * (confidence - [0.2, 0.15, 0.1]))

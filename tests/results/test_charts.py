@@ -174,7 +174,7 @@ def test_an_interval_is_written_with_its_value() -> None:
     assert drawn.count(">0.531<") == 1
 
 
-def test_only_needed_columns_travel() -> None:
+def test_a_chart_contains_only_the_columns_it_needs() -> None:
     lines = View("line", "depth", "value", "model", detail="head")
     whole = spec(replace(distances("vit"), views=(lines,)))
     [row, *_] = next(rows for rows in whole["datasets"].values())
@@ -267,7 +267,7 @@ def test_an_empty_table_draws_an_empty_chart() -> None:
     assert "distance (pixels)" in chart_svg(empty.chart())
 
 
-def test_a_view_shows_the_rows_that_say_yes() -> None:
+def test_a_view_shows_the_rows_with_true() -> None:
     chosen = replace(
         distances("vit"),
         table=distances("vit").table.assign(first=lambda table: table["head"] == 0),

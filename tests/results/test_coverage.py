@@ -146,7 +146,7 @@ def test_statistics_of_images(name: str, images: int) -> None:
     assert 0.92 <= np.mean(found) <= 0.97
 
 
-def test_bootstrap_of_values_in_hand() -> None:
+def test_bootstrap_of_values_per_image() -> None:
     rng = np.random.default_rng(0)
     found = [
         held(bootstrap_mean(rng.exponential(size=(40, 50)), seed=seed), 1.0) for seed in range(30)

@@ -97,7 +97,7 @@ def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None
     assert Result.load(tmp_path / "cka.json") == similarity()
 
 
-def test_interrupted_at_any_moment_the_old_result_is_whole(
+def test_an_interrupted_save_leaves_the_old_result_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, replacing = filters(), os.replace

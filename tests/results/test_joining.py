@@ -19,7 +19,7 @@ def test_two_models_joined_are_two_models_measured_together() -> None:
     assert joined.about["seconds"] == 3.0
 
 
-def test_what_is_known_is_kept() -> None:
+def test_metadata_of_joined_results_is_merged() -> None:
     one = replace(
         distances("a"),
         about={"data": "world", "ids": ["A4.18"], "left_out": {"a": {"stem": "no attention"}}},
@@ -46,7 +46,7 @@ def test_categories_stay_categories() -> None:
     assert joined.tolist() == ["small", "large", "large", "huge"]
 
 
-def test_arrays_go_under_each_other() -> None:
+def test_arrays_are_concatenated() -> None:
     joined = Result.join([filters(), filters()])
     assert joined.arrays["tiles"].shape == (10, 6, 6, 3)
     plain = replace(filters(), views=())

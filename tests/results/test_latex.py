@@ -69,7 +69,7 @@ def test_numbers_keep_what_is_certain() -> None:
         assert abs(float(found[2]) * power - half) < 0.1 * half, text
 
 
-def test_nothing_means_anything_to_latex() -> None:
+def test_special_characters_are_escaped_for_latex() -> None:
     """Without the commands that escape them no special character is left, and braces match."""
     known = r"\\(?:textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar)\{\}"
     known += r"|\\symbol\{\d\d\}|\\[{}$&%#_]"

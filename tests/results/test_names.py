@@ -38,7 +38,7 @@ def test_both_of_a_pair_are_shortened() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_never_two_alike(seed: int) -> None:
+def test_short_names_are_distinct(seed: int) -> None:
     """Names that differ in one place anywhere, extend each other, or end as our numbers do."""
     draw = random.Random(seed)
     base = "".join(draw.choice("ab") for _ in range(draw.randint(20, 90)))
@@ -52,6 +52,6 @@ def test_never_two_alike(seed: int) -> None:
     assert len(set(short.values())) == len(set(names))
 
 
-def test_nothing_is_shown_as_nothing() -> None:
+def test_empty_names_stay_empty() -> None:
     assert short_names([]) == {}
     assert short_names(["", ""]) == {"": ""}

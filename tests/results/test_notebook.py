@@ -34,7 +34,7 @@ def test_a_picture_is_shown_at_its_size() -> None:
     assert 104 < int(found[1]) < 320
 
 
-def test_in_the_ink_of_the_page() -> None:
+def test_figures_use_the_text_colour_of_the_page() -> None:
     page = distances("vit")._repr_html_()
     assert "currentColor" in page
     assert "#1b1f24" not in page.lower()
@@ -42,7 +42,7 @@ def test_in_the_ink_of_the_page() -> None:
     assert page.count(">uniform attention<") == 1
 
 
-def test_rows_and_what_they_mean() -> None:
+def test_the_table_shows_the_first_rows_and_explains_columns() -> None:
     page = distances("vit", "deit")._repr_html_()
     assert "12 rows" in page
     assert "… 6 more" in page

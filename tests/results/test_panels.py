@@ -99,7 +99,7 @@ def test_models_share_bands_only_where_they_are_alike() -> None:
     ] * 3
 
 
-def test_a_model_has_its_colour_also_where_others_could_not_be_asked() -> None:
+def test_a_model_keeps_its_colour_if_others_have_no_rows() -> None:
     together = [f"m{i}" for i in range(8)]
     result = replace(distances("m6", "m7"), about={"beside": together})
     found = colour_scale(result, result.views[0], "light")

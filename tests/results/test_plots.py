@@ -34,7 +34,7 @@ def test_every_view_gives_figure_and_axes(name: str, view: int, theme: Theme) ->
     fig.canvas.draw()
 
 
-def test_an_ax_of_ones_own() -> None:
+def test_drawing_into_given_axes() -> None:
     fig, mine = plt.subplots()
     got, ax = distances("vit").plot(mine)
     assert (got, ax) == (fig, mine)

@@ -49,7 +49,7 @@ def result(rows: int = 5, seed: int = 0) -> Result:
     return Result("one", table, COLUMNS, replicates=replicates)
 
 
-def test_a_two_thousandth_of_the_spread_is_lost_and_no_more() -> None:
+def test_storage_error_is_below_a_two_thousandth_of_the_spread() -> None:
     values, every = drawn()
     kept = Replicates.of(values, every)
     assert kept.deviations.nbytes == 2 * every.size
@@ -65,7 +65,7 @@ def test_missing_values_and_rows_without_spread() -> None:
     assert np.isnan(kept.around([1.0, 2.0, np.nan])[2]).all()
 
 
-def test_disk_and_back_to_the_bit(tmp_path: Path) -> None:
+def test_replicates_survive_saving_to_the_last_bit(tmp_path: Path) -> None:
     one = result()
     again = Result.load(one.save(tmp_path))
     assert again == one
@@ -94,7 +94,7 @@ def test_an_estimate_beside_plain_numbers() -> None:
     assert np.isnan(found[1:, 1]).all()
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_missing_replicates_are_an_error() -> None:
     with pytest.raises(
         VitreousError, match=r"has no replicates of 'value' \(it has none\).*measure them again"
     ):

@@ -20,7 +20,7 @@ from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate
 VALUE = Column("value", "quantity", "A value.")
 
 
-def test_importing_results_wakes_nothing_heavy() -> None:
+def test_importing_results_imports_no_heavy_packages() -> None:
     script = (
         "import sys, vitreous.results; "
         "print({'torch', 'pandas', 'matplotlib', 'altair', 'scipy', 'numpy'} & set(sys.modules)); "
@@ -34,7 +34,7 @@ def test_importing_results_wakes_nothing_heavy() -> None:
     assert done.stdout.split("\n")[:2] == ["set()", "set()"]
 
 
-def test_columns_stand_in_one_order() -> None:
+def test_columns_have_a_fixed_order() -> None:
     table = pd.DataFrame(
         {
             "n": [3],
@@ -105,7 +105,7 @@ def test_axis_titles_have_their_measure() -> None:
         ({"about": {"loss": float("nan")}}, "does not fit into JSON"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
+def test_inconsistent_tables_and_columns_are_refused(change: dict[str, Any], message: str) -> None:
     given = {
         "name": "thing",
         "table": pd.DataFrame({"value": [1.0]}),

@@ -58,14 +58,14 @@ def test_find_by_glob_kind_and_label(anatomy: Anatomy, pattern: str, expected: l
     assert [u.index for u in anatomy.find(pattern)] == expected
 
 
-def test_find_nothing_suggests(anatomy: Anatomy) -> None:
+def test_an_unknown_unit_suggests_the_nearest_names(anatomy: Anatomy) -> None:
     with pytest.raises(
         UnknownName, match=r"no unit 'blocks\.0\.atn'\. Did you mean blocks\.0\.attn"
     ):
         anatomy.find("blocks.0.atn")
 
 
-def test_one_unit_is_one_unit(anatomy: Anatomy) -> None:
+def test_an_ambiguous_pattern_is_refused_as_a_single_unit(anatomy: Anatomy) -> None:
     with pytest.raises(UnknownName, match=r"matches 2: blocks\.0\.attn, blocks\.1\.attn"):
         anatomy["attention"]
 

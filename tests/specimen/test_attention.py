@@ -93,7 +93,7 @@ def test_plain_attention_of_a_class_token_and_a_grid(name: str, units: list[str]
 
 
 @pytest.mark.parametrize(("block", "shift"), [(0, 0), (1, 3)])
-def test_swin_windows_lie_where_they_lie_in_the_image(block: int, shift: int) -> None:
+def test_swin_windows_have_their_image_positions(block: int, shift: int) -> None:
     """All pairs of the 14 x 14 positions, one by one: who shares a window after the roll, and a
     region of the mask."""
     model, batch, seen = look("swin")
@@ -128,7 +128,7 @@ def test_swin_windows_lie_where_they_lie_in_the_image(block: int, shift: int) ->
     check(attention(seen, unit), wanted)
 
 
-def test_cait_talks_between_heads_before_and_after_the_softmax() -> None:
+def test_cait_mixes_heads_before_and_after_the_softmax() -> None:
     model, batch, seen = look("cait")
     (tokens,) = inputs(model, batch, "blocks.1.attn")
     module = part(model, "blocks.1.attn")
@@ -268,7 +268,7 @@ def test_hugging_face_vit_against_its_own_eager_code() -> None:
         check(attention(seen, f"vit.layers.{i}.attention"), weights)
 
 
-def test_fused_and_unfused_attention_are_seen_alike() -> None:
+def test_fused_and_unfused_attention_have_equal_probabilities() -> None:
     model, batch, seen = look("vit")
     plain = copy.deepcopy(model)
     for i in range(2):
@@ -354,7 +354,7 @@ def test_four_heads_on_two_keys() -> None:
     check(attention(specimen.observe(pictures(), ["attention"]), "blocks.0.attn"), wanted)
 
 
-def test_a_query_that_may_look_at_nothing_has_no_probabilities_but_no_nan_either() -> None:
+def test_a_fully_masked_query_has_zero_probabilities_and_no_nan() -> None:
     mask = torch.ones(TOKENS, TOKENS, dtype=torch.bool)
     mask[5] = False
     seen = open_toy(Transformer(Block(Attention(fused(attn_mask=mask))))).observe(
@@ -366,7 +366,7 @@ def test_a_query_that_may_look_at_nothing_has_no_probabilities_but_no_nan_either
     torch.testing.assert_close(sums, wanted)
 
 
-def test_padding_is_nowhere() -> None:
+def test_padding_has_no_position() -> None:
     """Windows of 3 on a grid of 4: the padded positions are marked, and take their share of the
     probabilities."""
 

@@ -43,7 +43,7 @@ def test_a_wrong_name_suggests_the_nearest() -> None:
     sentence(caught, "vit_smal_patch16_224", "Did you mean", "vit_small_patch16_224")
 
 
-def test_something_that_is_no_model() -> None:
+def test_an_object_that_is_not_a_model_is_refused() -> None:
     with pytest.raises(VitreousError) as caught:
         vitreous.open(3)  # type: ignore[arg-type]
     sentence(caught, "nn.Module or a name", "int")
@@ -87,7 +87,7 @@ def test_images_of_another_device_or_type(batch: Tensor) -> None:
         sentence(caught, str(batch.dtype), batch.device.type, "images.to('cpu', torch.float32)")
 
 
-def test_something_that_is_no_tensor() -> None:
+def test_images_that_are_not_a_tensor_are_refused() -> None:
     specimen = open_toy(Convolutional(Residual()))
     for call in (specimen, specimen.observe):
         with pytest.raises(BadImages) as caught:
@@ -160,7 +160,7 @@ def test_hugging_face_outputs_are_those_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_weights_that_are_no_numbers(value: float) -> None:
+def test_weights_that_are_nan_are_refused(value: float) -> None:
     model = settled(Convolutional(Residual()))
     with torch.no_grad():
         part(model, "blocks.0.conv2").weight[1, 2] = value
@@ -199,14 +199,14 @@ def test_a_model_with_nothing_to_learn() -> None:
     specimen.observe(pictures())
 
 
-def test_a_size_nobody_knows() -> None:
+def test_an_unknown_input_size_is_an_error() -> None:
     with pytest.raises(VitreousError) as caught:
         vitreous.open(settled(Convolutional(Residual())))
     sentence(caught, "Convolutional runs on images of several sizes (3x224x224", "image=224")
 
 
 @pytest.mark.parametrize("size", [0, -3, 2.5, True, "abc", (3,), (1, 2, 3, 4), (0, 16), (16, "16")])
-def test_sizes_that_are_none(size: Any) -> None:
+def test_invalid_sizes_are_refused(size: Any) -> None:
     with pytest.raises(VitreousError) as caught:
         vitreous.open(settled(Convolutional(Residual())), image=size)
     sentence(caught, "a side, (height, width) or (channels, height, width)", repr(size))
@@ -265,7 +265,7 @@ def test_a_model_that_takes_more_than_images() -> None:
     sentence(caught, "Two takes 2 inputs (x, y)", "wrap it")
 
 
-def test_running_statistics_that_are_no_numbers() -> None:
+def test_running_statistics_that_are_nan_are_refused() -> None:
     model = settled(Convolutional(Residual()))
     part(model, "blocks.0.bn1").running_var[0] = torch.nan
     with pytest.raises(VitreousError) as caught:

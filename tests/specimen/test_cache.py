@@ -55,7 +55,7 @@ def outputs(specimen: Specimen, model: nn.Module, size: int = 16) -> None:
         )
 
 
-def test_a_second_model_of_the_structure_is_not_read_again_and_keeps_its_own_weights(
+def test_a_second_model_of_a_structure_uses_the_cache_and_its_own_weights(
     reads: list[nn.Module],
 ) -> None:
     first, second = vit(), vit()
@@ -117,7 +117,7 @@ def widened(model: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("change", [scaled, hooked, entered, replaced, overridden, frozen, widened])
-def test_a_model_that_computes_something_else_is_read_anew(
+def test_a_model_that_computes_something_else_is_not_from_the_cache(
     reads: list[nn.Module], change: Callable[[nn.Module], None]
 ) -> None:
     plain, other = vit(), vit()
@@ -176,7 +176,7 @@ def test_the_cache_keeps_no_weights_alive(reads: list[nn.Module]) -> None:
     assert reads == []
 
 
-def test_the_oldest_structure_goes_first(
+def test_the_oldest_structure_is_dropped_first(
     reads: list[nn.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "CAPACITY", 2)
@@ -216,7 +216,7 @@ def test_index_buffers_are_part_of_the_structure(reads: list[nn.Module]) -> None
         assert torch.equal(found.keys[0], order)
 
 
-def test_opening_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_leaves_no_objects_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was 39 objects and 51 KiB an open, for ever; torch itself keeps half an object."""
     monkeypatch.setattr(cache, "CAPACITY", 2)
     monkeypatch.setattr(

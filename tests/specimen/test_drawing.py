@@ -42,7 +42,7 @@ def test_table_has_every_unit_within_80_columns(anatomy: Anatomy) -> None:
     assert ("heads" in text) == any(unit.heads for unit in anatomy)
 
 
-def test_table_folds_and_adds_up(drawings: dict[str, list[Anatomy]]) -> None:
+def test_a_folded_table_counts_all_units(drawings: dict[str, list[Anatomy]]) -> None:
     lines = printed(drawings["swin"][0], fold=True)
     words = [" ".join(line.split()) for line in lines]
     assert "3.1 stages.2.blocks.0…5.attn ■ attention ×6 14×14 12 windowed 384 591 k" in words
@@ -106,7 +106,9 @@ def test_page_stands_alone(anatomies: list[Anatomy]) -> None:
     assert [(cells[1], cells[2], cells[-1]) for cells in reader.rows] == rows
 
 
-def test_notebook_takes_the_ink_around_it(drawings: dict[str, list[Anatomy]]) -> None:
+def test_notebook_drawing_uses_the_text_colour_of_the_page(
+    drawings: dict[str, list[Anatomy]],
+) -> None:
     (vit,) = drawings["vit"]
     fragment = drawing.notebook(vit)
     reader = Reader(fragment)
@@ -127,7 +129,7 @@ def test_pages_escape_names() -> None:
         assert "&lt;b onload" in page
 
 
-def test_the_order_of_sets_does_not_show(drawings: dict[str, list[Anatomy]]) -> None:
+def test_output_does_not_depend_on_the_order_of_sets(drawings: dict[str, list[Anatomy]]) -> None:
     """Two interpreters that hash words differently write the same page."""
     code = (
         "import hashlib, sys; from vitreous.specimen import drawing; from "

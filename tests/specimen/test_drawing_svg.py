@@ -59,7 +59,7 @@ def test_every_unit_is_drawn_or_counted(anatomies: list[Anatomy]) -> None:
             assert of_class(group, "box")[0].get("fill") == KIND_COLOURS[unit.kind]
 
 
-def test_boxes_keep_apart_and_on_the_sheet(anatomies: list[Anatomy]) -> None:
+def test_boxes_do_not_overlap_and_stay_on_the_sheet(anatomies: list[Anatomy]) -> None:
     root = parsed(anatomies)
     sheet = tuple(map(float, (root.get("viewBox") or "").split()))
     grounds = [rectangle(element) for element in of_class(root, "panel")]
@@ -99,7 +99,7 @@ def mixed(over: str, under: str, opacity: float) -> str:
     return "#" + "".join(f"{round(opacity * a + (1 - opacity) * b):02X}" for a, b in pairs)
 
 
-def test_a_drawing_needs_nothing_else(anatomies: list[Anatomy]) -> None:
+def test_a_drawing_is_self_contained(anatomies: list[Anatomy]) -> None:
     text = svg(anatomies)
     assert text.count("http") == 1
     assert not re.search(r"\b(id|href|src|on\w+)=|url\(|<style|<script|<image", text)

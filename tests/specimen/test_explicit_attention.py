@@ -48,7 +48,7 @@ def seen(specimen: Specimen, batch: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     "options", [{}, {"class_at": "start"}, {"pool": "gap", "image": (48, 32)}, {"kind": "psa"}]
 )
-def test_the_whole_mixture_is_seen_and_the_output_unchanged(options: dict[str, Any]) -> None:
+def test_the_mixed_attention_is_observed_and_the_output_unchanged(options: dict[str, Any]) -> None:
     model, grid = nano(**options), (6 if "image" in options else 4, 4)
     specimen, batch = vitreous.open(model), images(height=grid[0] * 8)
     shown = seen(specimen, batch)
@@ -69,7 +69,7 @@ def test_the_whole_mixture_is_seen_and_the_output_unchanged(options: dict[str, A
             )
 
 
-def test_timm_with_the_same_weights_is_seen_alike() -> None:
+def test_timm_with_the_same_weights_has_equal_attention() -> None:
     model = nano()
     ours, theirs = (
         seen(vitreous.open(model), images()),
@@ -81,7 +81,7 @@ def test_timm_with_the_same_weights_is_seen_alike() -> None:
 
 
 @pytest.mark.parametrize("class_at", ["after", "start"])
-def test_the_matrix_of_a_layer_is_what_its_forward_pass_does(class_at: Any) -> None:
+def test_the_matrix_of_a_layer_reproduces_its_forward_pass(class_at: Any) -> None:
     """In float64, with and without the class token inside: probabilities times values are the fused
     output."""
     layer = shaken(GPSA(12, 4), 0.5).double()
@@ -100,7 +100,7 @@ def test_the_model_is_left_as_it_was_even_when_its_graph_cannot_be_read() -> Non
     assert not any("explicit_attention" in vars(module) for module in model.modules())
 
 
-def test_a_model_switched_by_hand_and_one_that_was_not_are_seen_alike() -> None:
+def test_the_cache_does_not_depend_on_explicit_attention_set_by_hand() -> None:
     """Both are read explicitly, so that the cache of graphs cannot give the one the other's."""
     for by_hand in (True, False, True):
         model = nano()

@@ -98,7 +98,7 @@ REFUSED = {
 stop, as many tokens as there are key points or as chance leaves."""
 
 
-def test_nearly_all_are_opened_and_equal() -> None:
+def test_nearly_all_families_open_with_equal_outputs() -> None:
     for library, every, opened, blocks, equal, attending, complete in tables()[""]:
         name = library.split()[0]
         assert int(every) - int(opened) <= REFUSED[name], library
@@ -189,7 +189,9 @@ def test_only_attention_that_images_and_output_have_a_part_in_is_counted() -> No
 
 
 @pytest.mark.parametrize("family", TRAPS)
-def test_a_family_with_a_trap_is_read_rightly(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difficult_family_has_the_expected_units(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     smaller, expected = TRAPS[family]
     source = FAMILIES.source("timm")
     monkeypatch.setitem(source.SMALLER, family, smaller)

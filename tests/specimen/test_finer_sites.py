@@ -95,7 +95,7 @@ def test_a_gate_does_not_count() -> None:
     check(model, open_toy(model), pictures(), "blocks.1", None, "blocks.1.conv2")
 
 
-def test_windows_are_put_back() -> None:
+def test_windows_are_merged_to_the_feature_map() -> None:
     """Tokens in raster order, whichever window they were in: the projection of a token reads that
     token."""
     model, specimen = zoo.opened("swin")
@@ -110,7 +110,7 @@ def test_windows_are_put_back() -> None:
 
 
 @pytest.mark.parametrize("edit", ["norm", "hidden"])
-def test_after_a_lesion_there_is_nothing_to_see(edit: str) -> None:
+def test_inner_sites_of_a_lesioned_unit_are_none(edit: str) -> None:
     specimen = open_toy(Transformer(Block(), Block())).without("blocks.0.mlp")
     seen = specimen.observe(pictures(), ("norm", "hidden", "after"))
     assert getattr(seen["blocks.0.mlp"], edit) is None

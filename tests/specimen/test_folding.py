@@ -14,7 +14,7 @@ def convs(*channels: int, name: str = "u") -> tuple[Unit, ...]:
     return tuple(Unit(f"{name}.{i}", "conv", i, 1, 0.0, None, c) for i, c in enumerate(channels))
 
 
-def test_folds_lose_nothing() -> None:
+def test_folds_contain_every_unit_once() -> None:
     generator = np.random.default_rng(0)
     for _ in range(200):
         units = convs(*generator.integers(1, 4, generator.integers(0, 30)).tolist())
@@ -39,12 +39,14 @@ def test_folds_find_blocks(drawings: dict[str, list[Anatomy]]) -> None:
     assert names == ["patch_embed", "blocks.0…11.attn", "blocks.0…11.mlp", "head"]
 
 
-def test_panels_part_where_the_class_token_enters(drawings: dict[str, list[Anatomy]]) -> None:
+def test_a_new_panel_begins_where_the_class_token_enters(
+    drawings: dict[str, list[Anatomy]],
+) -> None:
     assert [len(panel) for panel in panels(drawings["cait"][0], fold=False)] == [1, 48, 4, 1]
     assert [len(panel) for panel in panels(drawings["cait"][0], fold=True)] == [1, 1, 1, 1]
 
 
-def test_slots_that_differ_in_two_places_are_named_by_their_ends() -> None:
+def test_slots_that_differ_in_two_components_are_named_by_first_and_last() -> None:
     assert slot_name((convs(8, name="a")[0], convs(8, 8, name="b")[1])) == "a.0 … b.1"
     assert slot_name((convs(8, name="a.b")[0], convs(8, name="a")[0])) == "a.b.0 … a.0"
 

@@ -60,7 +60,7 @@ def test_the_named_modules_are_the_units(specimen: Specimen, model: Choosy) -> N
     ]  # in the order they run
 
 
-def test_looking(specimen: Specimen, model: Choosy) -> None:
+def test_observing_by_hooks(specimen: Specimen, model: Choosy) -> None:
     seen = specimen.observe(pictures())
     with torch.no_grad():
         stem = model.stem(pictures())
@@ -82,7 +82,7 @@ def test_looking(specimen: Specimen, model: Choosy) -> None:
         specimen.observe(pictures(), ["befor"])  # type: ignore[list-item]
 
 
-def test_what_works_in_place_does_not_overwrite_what_was_seen() -> None:
+def test_in_place_modules_do_not_overwrite_observed_tensors() -> None:
     class Sloppy(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -104,7 +104,7 @@ def test_what_works_in_place_does_not_overwrite_what_was_seen() -> None:
     assert seen["block.bn2"].branch.raw.min() < 0  # type: ignore[union-attr]
 
 
-def test_intervening(specimen: Specimen, model: Choosy) -> None:
+def test_lesions_and_replaced_branches_by_hand(specimen: Specimen, model: Choosy) -> None:
     with torch.no_grad():
         torch.testing.assert_close(
             specimen.without("body")(pictures()), surgery(model, body=nn.Identity())
@@ -164,14 +164,14 @@ def test_gradients_precision_and_copies(specimen: Specimen, model: Choosy) -> No
     assert {p.dtype for p in [*model.parameters(), *mine.parameters()]} == {torch.float32}
 
 
-def test_what_needs_a_graph_says_so(specimen: Specimen) -> None:
+def test_edits_that_need_a_graph_are_refused(specimen: Specimen) -> None:
     with pytest.raises(VitreousError, match="named by hand have no known skip"):
         specimen.without_skip("body")
     with pytest.raises(VitreousError, match="named by hand have no known attention"):
         specimen.with_attention("body", "uniform")
 
 
-def test_names_that_do_not_fit(model: Choosy) -> None:
+def test_wrong_module_names_are_refused(model: Choosy) -> None:
     with pytest.raises(UnknownName, match=r"no module 'boddy'.*body"):
         vitreous.open(model, image=16, units=["boddy"])
     with pytest.raises(UnknownName, match=r"no kind 'convolution'.*conv"):
@@ -244,7 +244,7 @@ def test_lists_of_lists() -> None:
     ]
 
 
-def test_blocks_that_are_not_there_and_other_words() -> None:
+def test_missing_blocks_and_unknown_words_are_refused() -> None:
     with pytest.raises(
         VitreousError, match=r"Packed repeats no block that runs on images; name the modules"
     ):

@@ -77,7 +77,7 @@ def test_with_a_size_only_the_channels_are_inferred(channels: int, side: Any) ->
     assert image_shape(Branches(channels), side) == (channels, *sides)
 
 
-def test_what_is_said_in_full_is_not_doubted() -> None:
+def test_a_complete_size_is_used_without_a_search() -> None:
     assert image_shape(InnerFirst(3), (7, 16, 16)) == (7, 16, 16)
     with pytest.raises(
         VitreousError,
@@ -93,7 +93,7 @@ def test_the_size_that_fills_the_position_embedding(kind: type[InnerFirst], side
     assert image_shape(kind(3, side)) == (3, side, side)
 
 
-def test_a_part_that_names_the_size() -> None:
+def test_only_the_model_itself_declares_the_size() -> None:
     model = nn.Sequential(InnerFirst(1, 52))
     del model[0].pos_embedding
     model[0].img_size = (52, 52)  # type: ignore[assignment]
@@ -103,21 +103,21 @@ def test_a_part_that_names_the_size() -> None:
     assert image_shape(model) == (1, 52, 52)
 
 
-def test_the_user_is_asked_where_several_sizes_are_accepted() -> None:
+def test_several_accepted_sizes_are_an_error() -> None:
     with pytest.raises(
         VitreousError, match=r"InnerFirst runs on images of several sizes .*224.*image=224"
     ):
         vitreous.open(InnerFirst())
 
 
-def test_a_wrong_size_is_answered_with_one_that_works() -> None:
+def test_the_error_for_a_wrong_size_suggests_one_that_works() -> None:
     with pytest.raises(
         VitreousError, match=r"on images of 3x64x64 .* runs on 3x32x32: say image=\(3, 32, 32\)"
     ):
         vitreous.open(InnerFirst(3, 32), image=64)
 
 
-def test_trying_leaves_the_model_alone() -> None:
+def test_trying_sizes_does_not_change_the_model() -> None:
     class Remembers(InnerFirst):
         def forward(self, x: Tensor) -> Tensor:
             self.last = x
@@ -285,7 +285,7 @@ def test_image_and_text_models_of_hugging_face() -> None:
         vitreous.open(transformers.BertModel(transformers.BertConfig(**small, vocab_size=50)))
 
 
-def test_the_way_to_a_vision_tower() -> None:
+def test_the_path_of_a_vision_tower() -> None:
     inner = nn.ModuleDict(
         {"model": nn.ModuleDict({"text": nn.Identity(), "vision_tower": nn.Identity()})}
     )

@@ -69,14 +69,14 @@ SKIPS = {
 
 
 @pytest.mark.parametrize("name", LESIONS)
-def test_a_lesion_is_surgery(name: str) -> None:
+def test_a_lesion_equals_a_model_without_the_branch(name: str) -> None:
     model, specimen = opened(name)
     unit, path, instead = LESIONS[name]
     check(specimen.without(unit), operated(model, path, forward(instead)), images(specimen), model)
 
 
 @pytest.mark.parametrize("name", SKIPS)
-def test_a_removed_skip_is_surgery(name: str) -> None:
+def test_a_removed_skip_equals_a_model_without_the_skip(name: str) -> None:
     model, specimen = opened(name)
     unit, path, instead = SKIPS[name]
     check(
@@ -132,7 +132,7 @@ def test_parallel_branches_are_removed_one_at_a_time(gone: str) -> None:
     check(specimen.without_skip("blocks.0.attn"), no_skip, pictures(), model)
 
 
-def test_what_is_left_out_is_not_computed() -> None:
+def test_removed_branches_are_not_computed() -> None:
     _, specimen = opened("vit")
     for edited in (
         specimen.without("blocks.0.attn"),
@@ -281,7 +281,7 @@ def test_convolutions_that_cannot_be_the_identity_say_so() -> None:
         specimen.without("layer1.0.conv9")
 
 
-def test_gradients_are_those_of_the_surgery() -> None:
+def test_gradients_of_an_edit_equal_those_of_the_edited_model() -> None:
     model = Transformer(Block(), Block(), cls=True)
     specimen = open_toy(model).without("blocks.0.mlp").with_attention("blocks.1.attn", "uniform")
     other = copy.deepcopy(model)
@@ -304,7 +304,7 @@ def test_gradients_are_those_of_the_surgery() -> None:
     assert used > 10
 
 
-def test_copies_and_looking_inside() -> None:
+def test_an_edited_specimen_can_be_copied_saved_and_observed() -> None:
     """An edited specimen is a specimen: it can be copied, saved as weights, and observed at every
     unit."""
     model = Transformer(Block(), Block())
@@ -376,7 +376,7 @@ def test_a_specimen_stays_in_evaluation_mode() -> None:
 
 
 @pytest.mark.parametrize("name", ["convnext", "swin", "vit", "resnet18", "poolformer"])
-def test_a_replaced_branch_sees_the_layout_it_answers_in(name: str) -> None:
+def test_a_replaced_branch_gets_and_returns_the_models_layout(name: str) -> None:
     """A lesion, written as a branch of zeros, for every unit with a skip and no projection on
     it."""
     _, specimen = opened(name)

@@ -247,7 +247,7 @@ class Dense(nn.Module):
         return self.out(torch.cat(seen, 1))
 
 
-def test_what_follows_many_tensors_at_once_is_still_a_unit_of_its_own() -> None:
+def test_a_convolution_after_a_dense_block_is_a_unit() -> None:
     model = Maps(Dense(70))
     model.blocks.append(conv())
     assert "conv blocks.1 |" in outline(model, 8)

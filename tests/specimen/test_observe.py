@@ -89,7 +89,7 @@ TIMM = {
 
 
 @pytest.mark.parametrize("name", TIMM)
-def test_streams_are_what_plain_hooks_see(name: str) -> None:
+def test_observed_tensors_equal_those_of_plain_hooks(name: str) -> None:
     model, specimen = opened(name)
     batch = images(specimen)
     wanted = hooked(
@@ -107,7 +107,7 @@ def test_streams_are_what_plain_hooks_see(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["vit", "swin", "resnet50", "convnext", "cait", "poolformer", "hf vit", "tv vit"]
 )
-def test_skip_and_branch_make_the_stream(name: str) -> None:
+def test_skip_and_branch_sum_to_the_stream(name: str) -> None:
     """`after` is their sum in whatever layout; a ResNet hands it on after its activation."""
     _, specimen = opened(name)
     seen = specimen.observe(images(specimen), ("skip", "branch", "after", "out"))
@@ -194,7 +194,7 @@ def test_units_come_in_order_of_depth() -> None:
         assert order == list(range(len(specimen.units)))
 
 
-def test_only_what_is_wanted_of_whom_it_is_wanted() -> None:
+def test_only_requested_sites_of_requested_units_are_observed() -> None:
     _, specimen = opened("vit")
     seen = specimen.observe(images(specimen), ("branch", "attention"), ["blocks.1.*", "head"])
     assert list(seen) == ["blocks.1.attn", "blocks.1.mlp", "head"]
@@ -204,7 +204,7 @@ def test_only_what_is_wanted_of_whom_it_is_wanted() -> None:
     assert seen["blocks.1.mlp"].branch is not None
 
 
-def test_nothing_outlives_its_consumer() -> None:
+def test_observed_tensors_are_freed_after_the_consumer() -> None:
     """Of 24 units at most a handful of tensors is alive at any moment, and none afterwards."""
     specimen = open_toy(Transformer(*(Block() for _ in range(12))))
     alive: list[weakref.ref[Tensor]] = []
@@ -233,7 +233,7 @@ def test_nothing_outlives_its_consumer() -> None:
     assert len(result) == 0
 
 
-def test_in_place_operations_do_not_reach_what_was_seen() -> None:
+def test_in_place_operations_do_not_change_observed_tensors() -> None:
     """`out += skip` and an in-place ReLU follow the branch; the branch keeps its negative
     values."""
     model = Convolutional(Residual(), Residual(WIDTH, 2 * WIDTH, 2))
@@ -293,7 +293,7 @@ def test_gradients_on_request_only() -> None:
     assert torch.autograd.grad(weights.values[..., 0].sum(), batch)[0].abs().max() > 0
 
 
-def test_looking_twice_shows_the_same_and_leaves_no_trace() -> None:
+def test_observing_twice_gives_the_same_and_changes_nothing() -> None:
     _, specimen = opened("swin")
     batch = images(specimen)
     with torch.no_grad():
@@ -311,7 +311,7 @@ def test_looking_twice_shows_the_same_and_leaves_no_trace() -> None:
         assert after.map.shape == (batch_size, 16, 14, 14)
 
 
-def test_a_consumer_may_raise_and_another_look_still_works() -> None:
+def test_observing_works_again_after_a_consumer_raised() -> None:
     _, specimen = opened("vit")
 
     def refuse(unit: Unit, sites: Sites) -> None:
@@ -322,7 +322,7 @@ def test_a_consumer_may_raise_and_another_look_still_works() -> None:
     assert len(specimen.observe(images(specimen))) == len(specimen.units)
 
 
-def test_a_consumer_may_look_inside_while_looking() -> None:
+def test_a_consumer_may_observe_the_same_specimen() -> None:
     """A second pass from within the first, at the same sites, as a nested analysis would make."""
     _, specimen = opened("vit")
     batch = images(specimen)
@@ -347,7 +347,7 @@ def test_unknown_sites_and_units() -> None:
         _ = specimen.observe(images(specimen), units="head")["nowhere"]
 
 
-def test_both_layers_of_one_unit_keep_their_own_streams() -> None:
+def test_a_module_used_twice_gives_two_units_with_their_own_streams() -> None:
     """A module used twice gives two units, each with its own stream."""
 
     class Twice(nn.Module):

@@ -104,7 +104,7 @@ def twice(model: nn.Module) -> Any:
 @pytest.mark.parametrize(
     "wrap", [torch.compile, nn.DataParallel, torch.optim.swa_utils.AveragedModel, twice]
 )
-def test_wrappers_are_opened_up(wrap: Callable[[nn.Module], nn.Module]) -> None:
+def test_wrapped_models_are_unwrapped(wrap: Callable[[nn.Module], nn.Module]) -> None:
     model = settled(
         Transformer(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)))
     )
@@ -116,7 +116,7 @@ def test_wrappers_are_opened_up(wrap: Callable[[nn.Module], nn.Module]) -> None:
 
 
 @pytest.mark.parametrize("size", [213, 225])
-def test_a_map_as_wide_as_the_stand_in_for_the_batch(size: int) -> None:
+def test_a_map_as_wide_as_the_exported_batch_size(size: int) -> None:
     model = settled(
         nn.Sequential(
             nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AvgPool2d(211), nn.Flatten(), nn.LazyLinear(5)
@@ -224,7 +224,7 @@ OF_NO_IMAGE: dict[str, Question] = {
 
 
 @pytest.mark.parametrize("name", OF_NO_IMAGE)
-def test_questions_that_no_image_answers_are_answered_once(name: str) -> None:
+def test_branches_on_constants_are_resolved_at_export(name: str) -> None:
     model = Asks(OF_NO_IMAGE[name]).eval()
     specimen = vitreous.open(model, image=16)
     images = torch.cat([pictures(), -pictures(), torch.zeros(1, 3, 16, 16)])
@@ -247,7 +247,7 @@ OF_IMAGES_OR_CHANCE: dict[str, Question] = {
 
 
 @pytest.mark.parametrize("name", OF_IMAGES_OR_CHANCE)
-def test_questions_about_images_or_chance_are_never_answered_for_all(name: str) -> None:
+def test_branches_on_images_or_random_numbers_are_refused(name: str) -> None:
     words = (
         r"(a branch|number of tokens).* depends on the values in the images, or on chance.*units="
     )
@@ -255,7 +255,7 @@ def test_questions_about_images_or_chance_are_never_answered_for_all(name: str) 
         vitreous.open(Asks(OF_IMAGES_OR_CHANCE[name]).eval(), image=16)
 
 
-def test_a_shuffle_that_hides_how_many_are_left_is_named() -> None:
+def test_a_random_number_of_tokens_is_named_in_the_error() -> None:
     """As masked autoencoders do: the number is the same each time, but only chance could tell."""
 
     def masked(model: Any, tokens: Tensor) -> Tensor:
@@ -267,7 +267,7 @@ def test_a_shuffle_that_hides_how_many_are_left_is_named() -> None:
         vitreous.open(Asks(masked).eval(), image=16)
 
 
-def test_an_empty_slice_is_no_obstacle() -> None:
+def test_an_empty_slice_can_be_read() -> None:
     class Matting(nn.Module):
         """Three of two channels are the colours, and the rest is the opacity."""
 
@@ -333,7 +333,7 @@ def test_flex_attention_called_by_a_helper_of_another_module(
     assert vars(helper)["flex_attention"] is flex_attention
 
 
-def test_a_step_that_no_rule_can_follow_loses_positions_and_not_the_model() -> None:
+def test_an_operation_without_a_rule_only_makes_positions_unknown() -> None:
     class Scores(nn.Module):
         def __init__(self) -> None:
             super().__init__()

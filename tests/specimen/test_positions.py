@@ -59,13 +59,13 @@ def test_the_image_is_numbered_row_by_row() -> None:
     assert torch.equal(cells(trace(lambda x: x * 2))[0], RASTER)
 
 
-def test_a_roll_moves_the_numbers() -> None:
+def test_a_roll_rolls_position_numbers() -> None:
     assert torch.equal(
         cells(trace(lambda x: x.roll((-2, -3), (2, 3))))[0], RASTER.roll((-2, -3), (0, 1))
     )
 
 
-def test_shifted_windows_know_where_they_came_from() -> None:
+def test_shifted_windows_have_their_image_positions() -> None:
     found = trace(lambda x: windows(x.roll((-2, -2), (2, 3))))
     assert found is not None
     assert found.ids.shape == (EXAMPLE_BATCH * 4, 16, 3)
@@ -81,7 +81,7 @@ def test_shifted_windows_know_where_they_came_from() -> None:
     assert torch.equal(restored, images)
 
 
-def test_padding_is_nowhere_and_cropping_takes_it_away() -> None:
+def test_padding_has_no_position_and_cropping_removes_it() -> None:
     padded = cells(trace(lambda x: nn.functional.pad(x, (1, 1, 1, 1))))[0]
     assert (padded[0] == NOWHERE).all()
     assert torch.equal(padded[1:-1, 1:-1], RASTER)
@@ -155,7 +155,7 @@ def test_overlapping_patches_keep_their_centres_and_their_padding() -> None:
     assert (numbers[:, 0, :SIDE] == NOWHERE).all()  # above the first row there is nothing
 
 
-def test_attention_puts_its_result_where_the_query_is() -> None:
+def test_the_output_of_attention_has_the_positions_of_the_queries() -> None:
     def attend(x: Tensor) -> Tensor:
         tokens = x.flatten(2).transpose(1, 2)
         return (tokens[:, 5:9] @ tokens.transpose(1, 2)).softmax(-1) @ tokens
@@ -175,7 +175,7 @@ def test_einsum_follows_its_letters() -> None:
     assert torch.equal(cells(found)[4], RASTER)
 
 
-def test_the_reading_is_good_for_any_batch() -> None:
+def test_positions_hold_for_any_batch_size() -> None:
     def twice(x: Tensor) -> Tensor:
         return stack([windows(x), windows(x)])
 
@@ -185,7 +185,7 @@ def test_the_reading_is_good_for_any_batch() -> None:
         assert torch.equal(module(images), twice(images))
 
 
-def test_sizes_that_happen_to_be_the_stand_in_are_left_alone() -> None:
+def test_sizes_equal_to_the_exported_batch_size_are_kept() -> None:
     """211 classes, and 211 images: neither is taken for the other."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, 211), nn.Unflatten(1, (211, 1)))
     module = read_graph(model, torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))

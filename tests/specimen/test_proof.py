@@ -138,7 +138,7 @@ TOUCHES: dict[str, Touch] = {
 
 
 @pytest.mark.parametrize("name", TOUCHES)
-def test_the_model_is_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_restores_the_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = settled(Keeper(lambda m: None))
     model.touch = TOUCHES[name]  # type: ignore[assignment]
     before = model.contents()  # type: ignore[operator]
@@ -172,7 +172,7 @@ def by_data(model: Any) -> None:
 
 
 @pytest.mark.parametrize("touch", [in_place, by_data])
-def test_values_are_put_back(touch: Touch) -> None:
+def test_values_are_restored(touch: Touch) -> None:
     """By hand, where the model itself runs: weights and buffers that its forward pass changes are
     as before."""
     model = settled(Keeper(lambda m: None))
@@ -274,7 +274,7 @@ def test_a_forward_pass_of_ones_own() -> None:
         )
 
 
-def test_a_wrong_entry_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_cache_entry_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the key to miss something, the specimen would still be right."""
     monkeypatch.setattr(cache, "_entries", OrderedDict())
     monkeypatch.setattr(opening, "structure", lambda model, example: "one for all")
@@ -298,12 +298,12 @@ class Coin(nn.Module):
 
 
 @pytest.mark.parametrize("draw", [random.random, np.random.rand], ids=["python", "numpy"])
-def test_numbers_from_outside_torch_are_refused(draw: Callable[[], float]) -> None:
+def test_random_numbers_from_outside_torch_are_refused(draw: Callable[[], float]) -> None:
     with pytest.raises(NotExportable, match=r"first in unit 'mlp'|does not compute"):
         vitreous.open(settled(Coin(draw)), image=16)
 
 
-def test_a_model_that_never_answers_twice_alike() -> None:
+def test_a_model_with_changing_outputs_is_refused() -> None:
     counter = iter(range(1000))
     with pytest.raises(NotExportable, match="other outputs for the same images"):
         vitreous.open(settled(Coin(lambda: float(next(counter)))), image=16)
@@ -337,7 +337,7 @@ NOISES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", NOISES)
-def test_chance_stays_and_is_reported(name: str) -> None:
+def test_random_operations_are_kept_and_reported(name: str) -> None:
     model = settled(Noisy(NOISES[name]))
     with pytest.warns(UserWarning, match="random numbers in evaluation mode"):
         specimen = vitreous.open(model, image=16)

@@ -36,7 +36,7 @@ def test_queries_pooled_inside_windows_are_on_a_coarser_grid() -> None:
     assert [site.reach for site in found] == ["reduced"] * len(found)
 
 
-def test_queries_whose_positions_are_lost_are_not_taken_for_learned_ones() -> None:
+def test_queries_with_unknown_positions_are_not_taken_for_learned_ones() -> None:
     """Tokens sorted by their own norm: no rule can follow them."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

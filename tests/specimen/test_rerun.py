@@ -113,7 +113,7 @@ def test_edits_upon_edits_are_equal_to_the_full_run(name: str) -> None:
     check(Runner(specimen).rerun(recording), specimen)  # and back again
 
 
-def test_only_what_lies_behind_the_edit_is_computed() -> None:
+def test_only_operations_that_depend_on_the_edit_are_computed() -> None:
     specimen = specimen_of("nano:vit")
     recording = whole("nano:vit")
     names = [unit.name for unit in specimen.units if unit.kind == "attention"]

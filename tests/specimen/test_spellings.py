@@ -32,7 +32,7 @@ from specimen.toys import (
 from specimen.zoo import MODELS, images, opened
 from vitreous.errors import VitreousError
 from vitreous.specimen.attention import AttentionSite
-from vitreous.specimen.proof import Finding, Findings, proved, with_checks
+from vitreous.specimen.proof import Finding, Findings, with_checks, with_finding
 from vitreous.specimen.specimen import Specimen
 
 Scores = Callable[[Tensor, Tensor], Tensor]
@@ -199,7 +199,7 @@ def wanted(model: nn.Module, weights: Scores) -> Tensor:
 
 @pytest.mark.parametrize("cls", [False, True])
 @pytest.mark.parametrize("spelling", PROBABILITIES)
-def test_probabilities_in_every_spelling(spelling: str, cls: bool) -> None:
+def test_probabilities_however_attention_is_written(spelling: str, cls: bool) -> None:
     attend, weights = PROBABILITIES[spelling]
     if spelling == "two axes of keys" and cls:
         pytest.skip("seventeen tokens have no two axes")
@@ -218,7 +218,7 @@ def test_probabilities_in_every_spelling(spelling: str, cls: bool) -> None:
 
 
 @pytest.mark.parametrize("spelling", OTHERS)
-def test_weights_that_are_no_probabilities_are_those_applied(spelling: str) -> None:
+def test_weights_that_are_not_probabilities_are_the_applied_ones(spelling: str) -> None:
     attend, weights, kind = OTHERS[spelling]
     model = Transformer(Block(Attention(attend)))
     specimen = open_toy(model)
@@ -240,7 +240,7 @@ def test_weights_that_are_no_probabilities_are_those_applied(spelling: str) -> N
 
 
 @pytest.mark.parametrize("spelling", [*PROBABILITIES, *OTHERS])
-def test_attention_in_every_spelling_can_be_replaced(spelling: str) -> None:
+def test_attention_can_be_replaced_however_it_is_written(spelling: str) -> None:
     attend = (PROBABILITIES | OTHERS)[spelling][0]
     model = Transformer(Block(Attention(attend)))
     specimen = open_toy(model)
@@ -355,7 +355,7 @@ def verify_attention(
     return findings
 
 
-def test_a_wrong_site_is_not_shown() -> None:
+def test_attention_that_fails_its_check_is_hidden() -> None:
     """The proof fails if the weights are those of another product."""
     model = Transformer(Block(Attention(by_einsum)), Block(Attention(by_einsum)))
     specimen = open_toy(model)
@@ -364,11 +364,11 @@ def test_a_wrong_site_is_not_shown() -> None:
     assert all(found.passed and found.difference < 1e-5 for found in findings.values())
     wrong = replace(two, operands=one.operands, weights=one.weights)
     findings = verify_attention(specimen, [wrong], pictures())
-    hidden = proved(wrong, findings)
+    hidden = with_finding(wrong, findings)
     assert not findings[wrong.product].passed
     assert (hidden.visible, hidden.reach) == (False, "unknown")
     assert "differ from its own product" in hidden.reason
-    assert proved(two, {two.product: Finding(0.0, 1e-3, "probabilities")}).visible
+    assert with_finding(two, {two.product: Finding(0.0, 1e-3, "probabilities")}).visible
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_after_everything_that_succeeds(name: str) -> None:
+def test_nothing_is_left_on_the_model_after_success(name: str) -> None:
     model, size = MODELS[name]()
     state = State(half_training(model))
     specimen = vitreous.open(model, image=size)
@@ -132,7 +132,7 @@ def test_after_everything_that_succeeds(name: str) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_after_a_consumer_that_breaks_off(error: type[BaseException]) -> None:
+def test_nothing_is_left_on_the_model_after_a_consumer_raised(error: type[BaseException]) -> None:
     model = settled(
         Transformer(nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 8)))
     )
@@ -149,7 +149,7 @@ def test_after_a_consumer_that_breaks_off(error: type[BaseException]) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_after_an_export_that_breaks_off(
+def test_nothing_is_left_on_the_model_after_an_export_failed(
     error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = half_training(build("convit"))
@@ -167,7 +167,7 @@ def test_after_an_export_that_breaks_off(
     state.check()
 
 
-def test_after_a_model_that_cannot_be_read_or_fails() -> None:
+def test_nothing_is_left_on_a_model_that_cannot_be_read() -> None:
     model = half_training(Choosy())
     state = State(model)
     with pytest.raises(NotExportable):

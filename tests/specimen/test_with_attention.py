@@ -116,7 +116,7 @@ def test_grouped_queries_with_a_given_matrix() -> None:
 
 
 @pytest.mark.parametrize("name", ["vit", "swin", "cait"])
-def test_the_mean_over_one_image_gives_that_image_its_own_output(name: str) -> None:
+def test_mean_attention_of_one_image_reproduces_its_output(name: str) -> None:
     model, specimen = opened(name)
     batch = images(specimen, 3)
     mean = specimen.mean_attention([batch[:1]])

@@ -1,5 +1,4 @@
-"""Images and labels: every source in one spelling, the embedded world, subsets, augmentation and
-corruptions."""
+"""Labelled images: loading from any source, synthetic data, subsets, augmentation, corruptions."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from vitreous.data.loading import load as load
 
 _HOMES = {"Dataset": "vitreous.data.dataset", "load": "vitreous.data.loading"}
-"""Where each public name lives. They load on first use, so that importing the room costs
-nothing."""
+"""The module of each public name. Modules are imported on first use, to keep start-up fast."""
 
 __all__ = ["Dataset", "load"]
 

@@ -19,8 +19,7 @@ COLUMNS, LINES = 10, 6
 
 
 def contact_sheet(data: Dataset, *, seed: int = 0) -> Image.Image:
-    """Draw the sheet: a line for each class if there are few, else an image of each of some
-    classes."""
+    """Draw the sheet: one line per class if there are few classes, else one image each of some."""
     lines = choose_rows(data.labels.cpu().numpy(), seed)
     width, height = _tile(data.image)
     across = max(map(len, lines)) * (width + GAP) - GAP
@@ -52,7 +51,7 @@ def save_contact_sheet(picture: Image.Image, path: Path) -> None:
 
 
 def choose_rows(labels: NDArray[np.int64], seed: int) -> list[list[int]]:
-    """Rows to show, line by line: a line for each of few classes, or an image of each of many."""
+    """Rows of the data set to show, by lines: one line per class, or one image each if many."""
     order = class_balanced_order(labels, seed)
     classes = np.unique(labels)
     by_class = {

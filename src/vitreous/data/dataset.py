@@ -18,8 +18,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images, labels and their normalisation. The tensors are in memory, on a GPU (`to`) or
-    mapped from a file.
+    """Images, labels and normalisation. Tensors are in memory, on a GPU (`to`) or memory-mapped.
 
     Examples
     --------
@@ -42,14 +41,14 @@ class Dataset:
     truth: Mapping[str, Tensor] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()  # files that could not be decoded and were left out
     total: int = 0  # images of the split before `size` was applied; 0 if unknown
-    # Why a model's scores are not these classes, by its name; empty where they are.
+    # Why the scores of a model do not belong to these classes, by model; empty if they do.
     matched: Mapping[str, str] = field(default_factory=dict)
     matched_by: str = ""  # how labels became numbers of scores: "5 of 1000 classes, by wnids"
-    framing: Framing | None = None  # how pictures became these images, if they were framed
-    # The same images as models with other framings get them.
+    framing: Framing | None = None  # how the images were resized and cropped, if they were
+    # The same images resized and cropped in other ways, by framing.
     views: Mapping[Framing, Tensor] = field(default_factory=dict)
-    # Whether mean and std were measured on pictures: that says nothing about how a model was
-    # trained, so a model that declares none does not get them.
+    # Whether mean and std were measured on the images. Such values say nothing about the training
+    # of a model, so they are not used for a model that declares none.
     measured: bool = False
 
     def __repr__(self) -> str:
@@ -74,7 +73,7 @@ class Dataset:
         return replace(self, images=images, labels=labels, truth=truth, views=views)
 
     def framed(self, framing: Framing) -> Dataset:
-        """The images as a model with this framing gets them; the same if there is no such view."""
+        """The images with this framing, if `views` has them; else the data set itself."""
         if framing not in self.views:
             return self
         views = {key: value for key, value in self.views.items() if key != framing}
@@ -107,6 +106,6 @@ class Dataset:
                 yield images
                 advance(len(images))
 
-        # Hashing takes a second for every gigabyte or so.
+        # Hashing takes about a second per gigabyte.
         with progress(f"Hashing {self.name}", len(self)) as advance:
             return fingerprint_of(parts())

@@ -1,6 +1,6 @@
 """Names of data sets, checked without importing torch: a wrong name is reported within a second.
 
-A name is a path (`photos`, `photos.zip`, `photos/*.jpg`), or a source and what it has:
+A name is a path (`photos`, `photos.zip`, `photos/*.jpg`), or a source and a name within it:
 `npz:PATH`, `tv:NAME`, `hf:NAME`, `world:TASK`. `folder:` may precede any path.
 """
 
@@ -14,18 +14,18 @@ from vitreous.errors import NoSuchPath, UnknownName, VitreousError, nearest_name
 SPLITS = ("train", "test", "val", "all")
 
 SOURCES = ("folder", "npz", "tv", "hf", "world")
-"""What a name can begin with, before a colon."""
+"""Prefixes of names, before a colon."""
 
 TASKS = (
     "shapes", "textures", "colours", "cues", "conflict",
     "syn-a:shape", "syn-a:texture", "syn-a:cues", "syn-a:conflict",
     "syn-b", "syn-b:four", "syn-c", "syn-c:row", "syn-c:column", "syn-d", "syn-e",
 )  # fmt: skip
-"""Tasks of the embedded world; a test compares them with `vitreous.data.world.TASKS`."""
+"""Synthetic tasks; a test compares them with `vitreous.data.world.TASKS`."""
 
 MODULES = {"npz": "npz", "tv": "torchvision_sets", "hf": "hugging_face"}
-"""Modules of `vitreous.data.sources` by the beginning of a name; `reader_of` knows those of paths.
-A module M has a function `list_M(where, split, root)`."""
+"""Modules of `vitreous.data.sources` by prefix of a name; `reader_of` finds those for paths. Every
+module M has a function `list_M(where, split, root)`."""
 
 CHECKS = {
     "folder": "top_folder",
@@ -35,11 +35,11 @@ CHECKS = {
     "npz": "npz_files",
     "torchvision_sets": "check_torchvision_set",
 }
-"""Functions of these modules that raise if there is nothing of a name."""
+"""Functions of these modules that raise if a name does not exist."""
 
 
 def parse_dataset(name: str) -> tuple[str, str]:
-    """The module that reads a data set ("world" for the embedded world), and what it is to read.
+    """The module that reads a data set ("world" for synthetic images), and the name for it.
 
     >>> parse_dataset("tv:CIFAR10"), parse_dataset("world:shapes")
     (('torchvision_sets', 'CIFAR10'), ('world', 'shapes'))
@@ -56,7 +56,7 @@ def parse_dataset(name: str) -> tuple[str, str]:
 
 
 def _parse_path(name: str, source: str) -> str:
-    """The module that reads a path; an unknown source or data set is named as such."""
+    """The module that reads a path; errors say whether the source or the data set is unknown."""
     if not name.strip():
         raise VitreousError(f"A data set needs a name, and {name!r} is none: {_forms()}.")
     try:
@@ -92,7 +92,7 @@ def check_dataset(name: str, split: str | None = None) -> None:
         if module in CHECKS:
             getattr(import_module(f"vitreous.data.sources.{module}"), CHECKS[module])(where)
     except (OSError, RuntimeError, ValueError) as error:
-        # too long, not to be read, a user who does not exist
+        # a path that is too long, unreadable, or of an unknown user
         raise VitreousError(
             f"{name!r} cannot be read: {getattr(error, 'strerror', None) or error}."
         ) from None

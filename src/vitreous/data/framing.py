@@ -1,8 +1,8 @@
-"""Framing: how a picture of any size becomes the pixels that a model takes.
+"""Framing: how an image of any size is resized and cropped for a model.
 
-The pixels stay 8-bit; subtracting the mean and dividing by the std comes later. Resizing and
-cropping are those of the library that the model comes from, so that its pixels are equal to the
-last bit: timm's evaluation transform, or torchvision's `Resize` and `CenterCrop`.
+Pixels stay 8-bit; mean and std are applied later. Resizing and cropping are done by the library
+that the model comes from, so that pixels are equal to the last bit: timm's evaluation transform, or
+torchvision's `Resize` and `CenterCrop`.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ PILLOW_FILTERS = {
 
 @dataclass(frozen=True)
 class Framing:
-    """How a picture is turned, resized and cropped."""
+    """How an image is rotated, resized and cropped."""
 
     size: tuple[int, int]
     """Height and width of the result."""
     crop: float = 1.0
-    """timm's `crop_pct`: the picture is resized to `size / crop` before the middle is cut out."""
+    """timm's `crop_pct`: the image is resized to `size / crop` before the centre crop."""
     mode: CropMode = "fit"
-    """`fit` cuts the middle out of the picture and resizes it, in one step; the others are timm's:
+    """`fit` crops the centre of the image and resizes it, in one step; the others are timm's:
     `center` resizes the shorter side and crops, `squash` resizes both sides, `border` resizes the
     longer side and pads."""
     interpolation: str = "bicubic"
     resize: int | None = None
-    """Pixels that the shorter side is resized to before the middle is cut out, instead of `crop`:
-    what torchvision and Hugging Face declare."""
+    """Pixels that the shorter side is resized to before the centre crop, instead of `crop`, as in
+    torchvision and Hugging Face."""
     fill: tuple[float, ...] = ()
     """Levels of the border in [0, 1], for `border`."""
     upright: bool = False
-    """Whether pictures are turned as EXIF says. Neither timm, torchvision nor Hugging Face do, so
-    models are trained and evaluated without it; they also drop transparency, and so do we."""
+    """Whether images are rotated as EXIF says. timm, torchvision and Hugging Face do not, so models
+    are trained and evaluated without it. Transparency is dropped, as in these libraries."""
     processor: str = ""
-    """JSON of an image processor of Hugging Face, which then does what the rest describes."""
+    """JSON of an image processor of Hugging Face, which is then used for all steps."""
 
     def __call__(self, image: Image.Image) -> NDArray[np.uint8]:
-        """(3, height, width) of an RGB image."""
+        """Apply the framing to an RGB image; returns (3, height, width)."""
         if self.mode == "fit" and self.resize is None and not self.processor:
             return fit_to(image, self.size, self.interpolation)
         pixels: NDArray[np.uint8] = _transform(self)(image)
         return pixels
 
     def keeps(self, size: tuple[int, int]) -> bool:
-        """Whether images of this size pass unchanged."""
+        """Whether images of this size are not changed."""
         if size != self.size or self.processor:
             return False
         return self.crop == 1 if self.resize is None else self.resize == min(size)
@@ -81,7 +81,7 @@ class Framing:
             return f"longer side to {max(scaled)} ({self.interpolation}), padded to {into}"
         if self.mode == "fit":
             return f"middle resized to {into} ({self.interpolation})"
-        # timm resizes for sides that differ with its own default, whatever the model declares
+        # for sides that differ, timm ignores the declared interpolation and uses its default
         filter_name = self.interpolation if height == width else "bilinear"
         if height == width:
             return f"shorter side to {scaled[0]} ({filter_name}), middle {into}"
@@ -98,8 +98,7 @@ class Framing:
 def fit_to(
     image: Image.Image, size: tuple[int, int], interpolation: str = "bicubic"
 ) -> NDArray[np.uint8]:
-    """(3, height, width): the shorter side resized to `size`, antialiased, and the middle cut
-    out."""
+    """Resize the shorter side to `size`, antialiased, and crop the centre; (3, height, width)."""
     height, width = size
     if image.size != (width, height):
         image = ImageOps.fit(image, (width, height), PILLOW_FILTERS[interpolation])
@@ -108,7 +107,7 @@ def fit_to(
 
 @cache
 def _transform(framing: Framing) -> Callable[[Image.Image], Any]:
-    """timm's, torchvision's or Hugging Face's transform of a picture to a uint8 array."""
+    """The transform of timm, torchvision or Hugging Face from an image to a uint8 array."""
     if framing.processor:
         return _processor(framing.processor)
     # imported here since most loading needs neither timm nor torchvision
@@ -123,9 +122,9 @@ def _transform(framing: Framing) -> Callable[[Image.Image], Any]:
             transforms.CenterCrop(framing.size),
             transforms.PILToTensor(),
         ]
-        whole = transforms.Compose(steps)
+        transform = transforms.Compose(steps)
     else:
-        whole = create_transform(
+        transform = create_transform(
             (3, *framing.size),
             is_training=False,
             use_prefetcher=True,  # returns uint8
@@ -134,11 +133,11 @@ def _transform(framing: Framing) -> Callable[[Image.Image], Any]:
             crop_pct=framing.crop,
             crop_mode="center" if framing.mode == "fit" else framing.mode,
         )
-    return lambda image: whole(image).numpy()
+    return lambda image: transform(image).numpy()
 
 
 def _processor(described: str) -> Callable[[Image.Image], Any]:
-    """The steps of an image processor that move pixels; levels stay as they are."""
+    """The geometric steps of an image processor, without rescaling and normalisation."""
     import transformers
 
     config = json.loads(described)

@@ -1,7 +1,7 @@
 """Spatial frequencies of images: noise within a band (Park & Kim 2022), low-pass, high-pass.
 
 Frequencies are in radians per pixel, from 0 to π. Bands are square, as in the paper: the frequency
-of a wave is the larger of its two along the axes, so that π is the highest in either direction.
+of a wave is the larger of its frequencies along the axes, so that π is the highest.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def ring(
 ) -> Tensor:
     """The mask of a band: bool (height, width), zero frequency in the middle.
 
-    The paper's ring is frequency ± width / 2, lower end included, so that neighbouring rings are
-    disjoint and complete. That of the released code is a square of integer waves without a smaller
-    one, and has one row and column too many towards negative frequencies.
+    The paper's ring is frequency ± width / 2, including the lower end, so that adjacent rings are
+    disjoint and cover all frequencies. The ring of the released code is a square of integer waves
+    minus a smaller one, with one row and column too many on the side of negative frequencies.
     """
     width = _checked(frequency, width, definition)
     low, high = frequency - width / 2, frequency + width / 2
     if definition == "released":
         return _released_square(image, high) & ~_released_square(image, low)
-    fastest = torch.fft.fftshift(_fastest(image))
+    fastest = torch.fft.fftshift(_larger_frequency(image))
     # The highest frequency belongs to the last ring; 1e-9, because 2π k / n is not exact.
     below = fastest < high - 1e-9
     if high >= math.pi - 1e-9:
@@ -60,8 +60,8 @@ def band_noise(
     - `"equal"`: the same, but `strength` is the root mean square after the ring, for every band;
     - `"released"`: δ is ± `strength`, with the ring of the released code (frequency ± 0.2 radians).
 
-    The paper does not give the strength of its noise. δ depends on (seed, place in the data set)
-    alone, not on the frequency; `first` is the place of the first image.
+    The paper does not give the strength of its noise. δ depends on (seed, index in the data set)
+    alone, not on the frequency; `first` is the index of the first image.
     """
     images, channels, *image = shape
     mask = ring((image[0], image[1]), frequency, width, definition).to(device)
@@ -81,17 +81,17 @@ def band_noise(
 
 
 def low_pass(images: Tensor, cutoff: float) -> Tensor:
-    """Float images (…, h, w) without waves faster than `cutoff`."""
-    return keep_waves(images, torch.fft.fftshift(_fastest(_size(images)) <= cutoff + 1e-9))
+    """Remove frequencies above `cutoff` from float images (…, h, w)."""
+    return keep_waves(images, torch.fft.fftshift(_larger_frequency(_size(images)) <= cutoff + 1e-9))
 
 
 def high_pass(images: Tensor, cutoff: float) -> Tensor:
-    """Float images (…, h, w) without waves up to `cutoff`, including the mean."""
-    return keep_waves(images, torch.fft.fftshift(_fastest(_size(images)) > cutoff + 1e-9))
+    """Remove frequencies up to `cutoff`, including the mean, from float images (…, h, w)."""
+    return keep_waves(images, torch.fft.fftshift(_larger_frequency(_size(images)) > cutoff + 1e-9))
 
 
 def keep_waves(images: Tensor, mask: Tensor) -> Tensor:
-    """Float images (…, h, w) with only the waves of a mask like that of `ring`."""
+    """Keep only the frequencies of a mask like that of `ring` in float images (…, h, w)."""
     if not images.is_floating_point():
         raise BadImages(
             f"Filters take float images, and these are {str(images.dtype)[6:]}; convert with "
@@ -101,7 +101,7 @@ def keep_waves(images: Tensor, mask: Tensor) -> Tensor:
     return torch.fft.ifft2(torch.fft.fft2(images) * centred).real.to(images.dtype)
 
 
-def _fastest(image: tuple[int, int]) -> Tensor:
+def _larger_frequency(image: tuple[int, int]) -> Tensor:
     """The larger frequency of each wave, float64 (h, w), in the order of the Fourier transform."""
     down, right = (
         torch.fft.fftfreq(length, dtype=torch.float64).abs() * 2 * math.pi for length in image
@@ -121,7 +121,7 @@ def _released_square(image: tuple[int, int], end: float) -> Tensor:
 
 
 def _scaled(noise: Tensor, strength: float) -> Tensor:
-    """The noise with this root mean square in each image."""
+    """Scale noise to this root mean square in each image."""
     return noise * (strength / noise.square().mean((1, 2, 3), keepdim=True).sqrt())
 
 
@@ -130,7 +130,7 @@ def _size(images: Tensor) -> tuple[int, int]:
 
 
 def _checked(frequency: float, width: float | None, definition: Definition) -> float:
-    """The width of the band; raises if an argument is wrong."""
+    """Check the arguments and return the width of the band."""
     if definition not in WIDTHS:
         raise VitreousError(
             f"Band noise is defined as in {', '.join(WIDTHS)}; {definition!r} was asked for."

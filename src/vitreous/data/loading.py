@@ -1,4 +1,4 @@
-"""Loading a data set by name: one grammar for every source of images.
+"""Load a data set by name, with one syntax for all sources.
 
 | name | source |
 |---|---|
@@ -48,11 +48,10 @@ from vitreous.validation import check_ranges
 ListSource = Callable[[str, str, Path], Listing]
 
 DEFAULT_SIDE = 224
-"""Side of the images of a set whose images have many sizes."""
+"""Side of the images if those of a data set have different sizes."""
 
 REFERENCE = 10_000
-"""Images of the training split, evenly spread over it, that decide the image size and the
-normalisation."""
+"""Maximum number of training images, evenly spread, that determine image size and normalisation."""
 
 log = logging.getLogger("vitreous")
 
@@ -85,12 +84,12 @@ def load(
     image : int or sequence of int, optional
         The side in pixels, or height and width (default: the size of all images, else 224x224).
     framing : Framing, optional
-        How pictures are decoded, resized and cropped, instead of `image` (default: the middle,
+        How images are resized and cropped, instead of `image` (default: the middle,
         resized). The images of `world:` are drawn, and not framed.
     size : int, optional
         Maximum number of images, class-balanced.
     seed : int
-        Chooses them.
+        Random seed of the choice.
     skip_corrupt : bool
         Leave out files that cannot be decoded, instead of raising an error that names them.
     whole : bool
@@ -105,7 +104,7 @@ def load(
         Measure mean and std of the training images; without it a dataset has the published ones,
         or ImageNet's.
     shuffled : bool
-        Return the images in a random order whose every beginning holds the classes in proportion.
+        Return the images in a random order of which every prefix is class-balanced.
 
     Examples
     --------
@@ -184,7 +183,7 @@ def _height_and_width(image: ImageSize | None) -> tuple[int, int] | None:
 
 
 def _list_images(module: str, where: str, split: str, root: Path) -> tuple[Listing, Listing]:
-    """The split, and the training split, which decides size, classes and normalisation."""
+    """The split, and the training split, which determines size, classes and normalisation."""
     source = import_module(f"vitreous.data.sources.{module}")
     list_source: ListSource = getattr(source, f"list_{module}")
     listing = list_source(where, split, root)
@@ -199,13 +198,12 @@ def _list_images(module: str, where: str, split: str, root: Path) -> tuple[Listi
         return listing, listing
     try:
         return listing, list_source(where, "train", root)
-    except NoSplit:  # a set for testing, or without labels, stands for itself
+    except NoSplit:  # a data set for testing only, or without labels
         return listing, listing
 
 
 def _classes(name: str, split: str, listing: Listing, train: Listing) -> tuple[str, ...]:
-    """Names of the classes, which have to be those of the training split; numbers if there are
-    no names."""
+    """Class names, which must equal those of the training split; numbers if there are no names."""
     lowest, highest = listing.labels.min(), listing.labels.max()
     names = listing.classes
     if names is None:
@@ -235,7 +233,7 @@ def _decoded(
     reference = train.take(np.unique(np.linspace(0, len(train) - 1, REFERENCE).astype(np.int64)))
     framing = framing or Framing(_default_size(reference, home))
     if order is not None and len(listing) * 3 * np.prod(framing.size) > memory:
-        # Decoded in this order: sorting them later would bring all of them into memory.
+        # Decoded in this order, because sorting later would read a memory-mapped array completely.
         listing, order = listing.take(order), None
     try:
         images, faults = _pixels(name, listing, framing, home, memory)
@@ -274,11 +272,11 @@ def _default_size(reference: Listing, home: Path) -> tuple[int, int]:
 def _pixels(
     name: str, listing: Listing, framing: Framing, home: Path, memory: int
 ) -> tuple[NDArray[np.uint8], Faults]:
-    """(n, 3, height, width), the images that can be decoded first, and the faults of the others."""
+    """Decoded images (n, 3, height, width), with the others at the end, and the latter's faults."""
     shape = (len(listing), 3, *framing.size)
     pictures = listing.pictures
     ready = isinstance(pictures, np.ndarray) and framing.keeps(pictures.shape[1:3])
-    # An array that fits into memory is copied faster than it is found in the cache.
+    # For an array that fits into memory, copying is faster than using the cache.
     keep = listing.key and not (ready and np.prod(shape) <= memory)
     key = cache_key(VERSION, listing.key, listing.rows.tobytes(), framing) if keep else ""
 
@@ -286,7 +284,7 @@ def _pixels(
         if isinstance(listing.pictures, np.ndarray) and ready:
             for start in range(0, len(listing), 4096):
                 pictures = listing.pictures[listing.rows[start : start + 4096]]
-                out[start : start + 4096] = pictures.transpose(0, 3, 1, 2)  # grey fills all three
+                out[start : start + 4096] = pictures.transpose(0, 3, 1, 2)  # broadcasts grey
             return {}
         faults = decode(listing, framing, out.__setitem__, name)
         if faults:  # close the gaps

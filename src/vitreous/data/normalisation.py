@@ -1,7 +1,7 @@
-"""Mean and standard deviation of a set's channels, always those of its training split.
+"""Mean and standard deviation of a data set's channels, always those of its training split.
 
-They are measured over all pixels of the reference images (see `loading`) and do not depend on how
-many images are loaded: a model trained on all of a set can be tested on a part of it.
+They are measured over all pixels of the reference images (see `loading`), independent of how many
+images are loaded, so that a model trained on a data set can be tested on a part of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ papers'.
 
 
 def published_normalisation(name: str) -> tuple[Triple, Triple] | None:
-    """Mean and std that the papers have for a data set; None for any other.
+    """Published mean and std of a data set; None if there are none.
 
     >>> published_normalisation("tv:CIFAR10")[0]
     (0.4914, 0.4822, 0.4465)
@@ -47,8 +47,7 @@ def measured_normalisation(
     home: Path,
     decoded: tuple[Listing, NDArray[np.uint8]],
 ) -> tuple[Triple, Triple]:
-    """Mean and standard deviation of the reference images; those among `decoded` are not decoded
-    again."""
+    """Mean and std of the reference images; images among `decoded` are not decoded again."""
 
     def measure() -> tuple[Triple, Triple]:
         listing, images = decoded
@@ -67,7 +66,7 @@ def measured_normalisation(
 
 
 def _histogram_of_undecoded(name: str, reference: Listing, framing: Framing) -> NDArray[np.int64]:
-    """The histogram of images that are decoded for nothing else and not kept."""
+    """The histogram of images that are decoded only for this purpose."""
     pictures = reference.pictures
     if isinstance(pictures, np.ndarray) and framing.keeps(pictures.shape[1:3]):
         return _histogram(pictures.transpose(0, 3, 1, 2), reference.rows)
@@ -83,7 +82,7 @@ def _histogram_of_undecoded(name: str, reference: Listing, framing: Framing) -> 
 
 
 def _histogram(images: NDArray[np.uint8], rows: Rows) -> NDArray[np.int64]:
-    """(3, 256): how often each level occurs in each channel; grey counts for all three."""
+    """Count each level in each channel, (3, 256); grey counts for all three channels."""
     total = np.zeros((3, 256), np.int64)
     for part in np.array_split(rows, max(len(rows) // 256, 1)):
         pixels = np.broadcast_to(images[part], (len(part), 3, *images.shape[2:]))
@@ -92,8 +91,7 @@ def _histogram(images: NDArray[np.uint8], rows: Rows) -> NDArray[np.int64]:
 
 
 def _mean_and_std(histogram: NDArray[np.int64]) -> tuple[Triple, Triple]:
-    """In [0, 1]; the deviation is at least one level, or images of one colour would become
-    infinite."""
+    """Mean and std in [0, 1]; std is at least one level, so that constant images stay finite."""
     share, value = histogram / max(int(histogram[0].sum()), 1), np.arange(256) / 255
     mean = share @ value
     std = np.sqrt((share * (value - mean[:, None]) ** 2).sum(1)).clip(1 / 255)

@@ -1,4 +1,4 @@
-"""One picture from whatever holds it: a file, Pillow's image, an array or a tensor."""
+"""Read one image from a file, a Pillow image, an array or a tensor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Photo = str | Path | Image.Image | NDArray[Any] | Tensor
 first."""
 
 SLACK = 0.01
-"""How far levels may lie outside of [0, 1], as they do after resizing with a bicubic filter."""
+"""Tolerance for levels outside of [0, 1], which bicubic resizing can produce."""
 
 
 def read_photo(source: Photo, upright: bool = False) -> Image.Image:
@@ -32,7 +32,7 @@ def read_photo(source: Photo, upright: bool = False) -> Image.Image:
         (h, w), (h, w, channels) or (channels, h, w), perhaps as a batch of one. Where both ends of
         a shape could be channels, they come last in an array and first in a tensor.
     upright
-        Turn it as its EXIF data says.
+        Rotate it as its EXIF data says.
 
     Examples
     --------

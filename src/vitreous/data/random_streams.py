@@ -1,5 +1,4 @@
-"""Random numbers for images: those of an image depend on its place in the data set, not on the
-batch or the device.
+"""Random numbers for images, which depend on an image's index but not on the batch or the device.
 
 Every image has its own SplitMix64 stream (Steele, Lea and Flood 2014). SplitMix64 hashes a key and
 a counter with ten integer operations, so whole arrays are drawn at once, with equal results on a
@@ -28,17 +27,16 @@ Numbers = npt.NDArray[np.uint64]
 
 
 class RandomStreams:
-    """One random stream for each of the images `first`, `first + 1`, …; each call continues the
-    streams.
+    """One random stream per image, from index `first` on; each call continues the streams.
 
     Parameters
     ----------
     name : str
-        What the numbers are for, including the seed; each name has its own streams.
+        Purpose of the numbers, including the seed; each name has independent streams.
     first, images : int
-        Place of the first image in its data set, and the number of images.
+        Index of the first image in its data set, and the number of images.
     device : torch.device
-        Where the numbers are drawn.
+        Device on which the numbers are drawn.
     """
 
     def __init__(self, name: str, first: int, images: int, device: torch.device) -> None:
@@ -64,8 +62,7 @@ class RandomStreams:
         return self.words(*shape).float().mul_(step).add_((low + high + step) / 2)
 
     def normal(self, *shape: int, mean: float = 0.0, std: float = 1.0) -> Tensor:
-        """Float32 (images, *shape), each one of 2 ** 16 equally likely quantiles, up to 4.3 std
-        off."""
+        """Normal float32 (images, *shape), from 2 ** 16 equally likely quantiles up to 4.3 std."""
         chosen = self.words(*shape).flatten().int().bitwise_and_(0xFFFF)
         return _quantiles(mean, std, self.keys.device).index_select(0, chosen).view(-1, *shape)
 
@@ -75,8 +72,7 @@ class RandomStreams:
         return hashes[:, : math.prod(shape)].reshape(-1, *shape)
 
     def _next_hashes(self, shape: tuple[int, ...], parts: int) -> Tensor:
-        """Int64 (images, count) with enough hashes for `shape` if each is cut into so many
-        parts."""
+        """Int64 (images, count) with enough hashes for `shape`, if each is split into `parts`."""
         count = -(-math.prod(shape) // parts)
         start = self.used * _INCREMENT % 2**64
         self.used += count
@@ -90,7 +86,7 @@ class RandomStreams:
 
 @lru_cache(maxsize=8)
 def _quantiles(mean: float, std: float, device: torch.device) -> Tensor:
-    """Float32 (65536,): the middles, by probability, of equal parts of a normal distribution."""
+    """Float32 (65536,) medians of equally likely intervals of a normal distribution."""
     middles = torch.special.ndtri((torch.arange(2**16, dtype=torch.float64) + 0.5) / 2**16)
     return (middles * (std / middles.std(correction=0)) + mean).float().to(device)
 
@@ -115,7 +111,7 @@ def scramble_(x: Numbers) -> Numbers:
 
 
 def _scramble_tensor_(x: Tensor) -> Tensor:
-    """The same on a GPU. Torch has only signed integers: a mask makes their shift a logical one."""
+    """`scramble_` for tensors: torch has only signed integers, so a mask makes shifts logical."""
     for places, factor in _ROUNDS:
         x.bitwise_xor_((x >> places).bitwise_and_((1 << (64 - places)) - 1))
         if factor != 1:

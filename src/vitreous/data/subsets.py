@@ -40,7 +40,7 @@ def fraction(data: Dataset, share: float, *, seed: int = 0, first: bool = False)
 
 
 def split_off(data: Dataset, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """The dataset in two parts, for training and validation; the second is a share of each
+    """Split a dataset into two parts, for training and validation; the second is a share of each
     class.
 
     Examples
@@ -72,8 +72,7 @@ def first_classes(data: Dataset, count: int) -> Dataset:
 
 
 def iso_samples(epochs: int, share: float) -> int:
-    """Epochs over a share of the images in which a model sees as many as in `epochs` over all of
-    them.
+    """Number of epochs over a share of the images with as many samples as `epochs` over all images.
 
     Examples
     --------
@@ -85,14 +84,14 @@ def iso_samples(epochs: int, share: float) -> int:
 
 
 def class_balanced_order(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """All rows, (n,), in a random order whose every beginning holds the classes in proportion."""
+    """All rows (n,) in a random order of which every prefix is class-balanced."""
     drawn = np.random.default_rng(seed).permutation(len(labels))
     rank, count = _rank_in_class(labels[drawn])
     return drawn[np.argsort((rank + 0.5) / count, kind="stable")]
 
 
 def _chosen(data: Dataset, share: float, seed: int, first: bool) -> NDArray[np.bool_]:
-    """(n,) which rows belong to a share of each class."""
+    """Mask (n,) of the rows that belong to a share of each class."""
     _check_share(share)
     labels = data.labels.cpu().numpy()
     order = np.arange(len(labels))
@@ -113,7 +112,7 @@ def _chosen(data: Dataset, share: float, seed: int, first: bool) -> NDArray[np.b
 
 
 def _rank_in_class(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each row, how many of its class come before it, and how many there are."""
+    """For each row, its rank within its class, and the size of the class."""
     _, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
     by_class = np.argsort(which, kind="stable")
     rank = np.empty(len(labels), np.int64)

@@ -8,7 +8,7 @@ from rich.text import Text
 from vitreous.data.dataset import Dataset
 
 SHOWN = 12
-"""Classes that are listed before the rest is summed up."""
+"""Maximum number of classes that are listed; the others are counted."""
 
 
 def summary_table(data: Dataset) -> Table:

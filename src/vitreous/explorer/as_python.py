@@ -77,7 +77,7 @@ def _opening(model: LiveModel, origin: Origin, imports: set[str]) -> Lines:
     return [
         f"[subject] = subjects({name}{given})",
         f"images = choose_images({chosen})",
-        "subject = subject.shown(images)",
+        "subject = subject.for_dataset(images)",
     ]
 
 

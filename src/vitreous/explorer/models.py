@@ -62,7 +62,7 @@ class LiveModel:
 
     def __init__(self, number: int, subject: Subject, data: Dataset) -> None:
         self.number = number
-        self.subject = subject.shown(data)
+        self.subject = subject.for_dataset(data)
         self.data = data if subject.framing is None else data.framed(subject.framing)
         self.possible = possible_edits(subject.specimen)
         self.unedited = Edited(Runner(subject.specimen), (), ())

@@ -23,7 +23,7 @@ from vitreous.explorer.state import Place
 from vitreous.measure.heads import why_hidden
 from vitreous.measure.photo_map import choose_query, head_shares
 from vitreous.measure.probes.fourier import frequency, half_diagonal, log_amplitude
-from vitreous.measure.probes.rollout import layer, rolled, unrollable
+from vitreous.measure.probes.rollout import extend_rollout, layer, unrollable
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.layout import Centred
 from vitreous.specimen.observe import AttentionMap, Feature
@@ -101,7 +101,7 @@ def rollout_maps(recording: Recording, query: Place | None) -> tuple[list[UnitMa
         attention = _probabilities(recording, unit)
         if attention is None:
             return maps, f"Weights of {unit.name} can be negative now, so they are no shares."
-        product = rolled(layer(attention, "mean", identity=unit.skip), product, prefix)
+        product = extend_rollout(layer(attention, "mean", identity=unit.skip), product, prefix)
         prefix = attention.prefix
         tokens, cell, says, instead = _choose_query(attention, unit, query)
         shares = product[0, tokens].mean(0, keepdim=True).float().cpu().numpy()

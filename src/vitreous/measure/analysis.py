@@ -1,9 +1,9 @@
 """The base class of analyses, which take many passes or gradients and are divided into pieces.
 
-A piece takes some seconds and does not depend on others: a minibatch of a Hessian spectrum, a point
-of a landscape, a lesioned unit, a corruption at one severity. It gives a dict of tensors, and the
-result is computed from those alone. So resuming is skipping the pieces that are done, and progress
-is counting them.
+A piece takes some seconds and does not depend on other pieces: a minibatch of a Hessian spectrum, a
+point of a landscape, a lesioned unit, a corruption at one severity. Its outcome is a dict of
+tensors, and the result is computed from those alone. So an interrupted analysis resumes by skipping
+finished pieces, and progress is their number.
 """
 
 from __future__ import annotations
@@ -15,53 +15,52 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vitreous.data.dataset import Dataset
-from vitreous.measure.bench import Bench, Found, Work
+from vitreous.measure.bench import Bench, PieceNumbers, Work
 from vitreous.measure.engine import analyse
 from vitreous.measure.report_section import Measurement
 from vitreous.measure.subject import Model, Subject
 from vitreous.results import Result
 
-__all__ = ["Analysis", "Bench", "Found", "Work"]  # all that an analysis is written with
+__all__ = ["Analysis", "Bench", "PieceNumbers", "Work"]  # the names needed to write an analysis
 
 
 class Analysis(Measurement, ABC):
     """A measurement in many passes. Its fields are its options.
 
-    Calling it with models and images runs it: `Lesion()("nano:vit", "world:shapes")`. For each
-    model that is not `unsuited`, `work` is entered once and its function called with one of
-    `pieces` after the other; `answer` computes the result from the numbers of all pieces.
+    Call it with models and images to run it: `Lesion()("nano:vit", "world:shapes")`. For each
+    model that it suits, the context `work` is entered once and its function called for each of
+    `pieces`. Then `answer` computes the result from the numbers of all pieces.
     """
 
     category: ClassVar[str] = "analysis"
     split: ClassVar[str] = "test"
     """Default split."""
     fitted: ClassVar[str] = ""
-    """Split that something is fitted on first, in `Bench.splits`; empty if nothing is fitted."""
+    """Split of `Bench.splits` that something is fitted on; empty if nothing is fitted."""
     limit: ClassVar[int] = 512
     """Default maximum number of images."""
     marked: ClassVar[bool] = True
-    """Whether predictions are compared with labels, which then have to be the model's classes."""
+    """Whether predictions are compared with labels; then the labels must be the model's classes."""
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
-        """Why the analysis does not suit a model, as a sentence; empty if it does."""
+        """Return why the analysis does not suit a model, as a sentence; empty if it does."""
         return bench.setting.unmarkable(subject) if self.marked else ""
 
     @abstractmethod
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
-        """Names of the pieces, in order; the same for the same options, model and images."""
+        """Return names of the pieces, in order; they depend on options, model and images alone."""
 
     @abstractmethod
     def work(self, subject: Subject, bench: Bench) -> AbstractContextManager[Work]:
-        """Set up what all pieces share, yield the function that computes one, and clean up.
+        """Set up what all pieces share, yield the function that computes a piece, and clean up.
 
-        A piece must not depend on another having been computed in the same process. Weights, mode
-        and gradients of the model stay as they are: what changes weights works on copies
-        (`torch.func.functional_call`).
+        A piece must not depend on earlier pieces in the same process. Weights, mode and gradients
+        of the model must not change: use copies of weights with `torch.func.functional_call`.
         """
 
     @abstractmethod
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        """The result, from the numbers of all pieces, for the models that the analysis suits."""
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
+        """Compute the result from the numbers of all pieces, for the models that it suits."""
 
     def __call__(
         self,
@@ -71,5 +70,5 @@ class Analysis(Measurement, ABC):
         keep: Path | str | None = None,
         **how: Any,
     ) -> Result:
-        """Run this analysis; `how` as in `vitreous.analyse`."""
+        """Run this analysis; `how` are keyword arguments of `vitreous.analyse`."""
         return analyse(models, data, [self], keep=keep, **how)[self.name]

@@ -1,4 +1,4 @@
-"""What an analysis works on and with: models, images and seed; its pieces and their numbers."""
+"""The inputs of an analysis (models, images, seed), and the types of its pieces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, Setting
 from vitreous.measure.subject import Subject
 
-Found = Mapping[str, Mapping[str, Numbers]]
+PieceNumbers = Mapping[str, Mapping[str, Numbers]]
 """The numbers of all pieces, by model and piece."""
 Work = Callable[[str], Numbers]
 """Computes the numbers of one piece."""
@@ -20,13 +20,13 @@ Work = Callable[[str], Numbers]
 
 @dataclass
 class Bench:
-    """What an analysis works on: models, images, the seed, and how many images pass at a time."""
+    """The inputs of an analysis: models, images, random seed and batch size."""
 
     setting: Setting
     batch: int
-    """Images at a time; halved when memory does not suffice, so read it anew in every piece."""
+    """Images per forward pass. Halved when memory runs out, so use its current value."""
     splits: Mapping[str, Dataset] = field(default_factory=dict)
-    """Other images of the data set, by split, for what is fitted on some and measured on others."""
+    """Images of further splits, such as those that an analysis fits something on."""
 
     @property
     def data(self) -> Dataset:
@@ -36,8 +36,8 @@ class Bench:
     def seed(self) -> int:
         return self.setting.seed
 
-    def shown_to(self, subject: Subject) -> Bench:
-        """The same bench, with the images as this model gets them."""
+    def framed_for(self, subject: Subject) -> Bench:
+        """The same bench with the images resized and cropped for this model."""
         if subject.framing is None:
             return self
         setting = replace(self.setting, data=self.data.framed(subject.framing))
@@ -45,7 +45,7 @@ class Bench:
         return replace(self, setting=setting, splits=splits)
 
     def batches(self, data: Dataset | None = None) -> Iterator[Batch]:
-        """The images (default: `self.data`) in order, `self.batch` at a time."""
+        """Yield the images (default: `self.data`) in order, in batches of `self.batch`."""
         data = self.data if data is None else data
         for rows in torch.arange(len(data)).split(self.batch):
             part = slice(int(rows[0]), int(rows[-1]) + 1)

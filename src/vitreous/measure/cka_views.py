@@ -15,7 +15,7 @@ MANY_PAIRS = 2
 
 
 def has_many_pairs(table: pd.DataFrame) -> bool:
-    """Whether rows compare so many models on both sides that a matrix is an overview."""
+    """Whether a table compares so many pairs of models that a matrix gives an overview."""
     sides = (table["model"].nunique(), table["other_model"].nunique())
     return table["pair"].nunique() > MANY_PAIRS and min(sides) > 1
 
@@ -56,7 +56,7 @@ CROSS = replace(
 
 
 def cka_views(table: pd.DataFrame) -> tuple[View, ...]:
-    """Return the charts of a table of CKA: the more models, the more of an overview comes first."""
+    """Return the charts of a table of CKA; with many models an overview comes first."""
     across = table[table["across"]]
     if has_many_pairs(across):
         return MATRIX, SELF, CROSS

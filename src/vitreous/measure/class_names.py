@@ -1,4 +1,4 @@
-"""Names of a model's classes, as users give them: a file, or the names themselves."""
+"""Read the names of a model's classes from a file, or from the names themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ClassNames = Path | str | Sequence[str] | Mapping[Any, str]
 """A file of names, or the names in the order of a model's scores."""
 
 
-def read_class_names(given: ClassNames) -> tuple[str, ...]:
+def read_class_names(classes: ClassNames) -> tuple[str, ...]:
     """Names of a model's classes in the order of its scores.
 
     Parameters
@@ -29,17 +29,17 @@ def read_class_names(given: ClassNames) -> tuple[str, ...]:
     ('cat', 'dog')
     """
     where = "classes"
-    if isinstance(given, (str, Path)):
-        where, given = str(given), _read_names(Path(given).expanduser())
-    if isinstance(given, Mapping):
+    if isinstance(classes, (str, Path)):
+        where, classes = str(classes), _read_names(Path(classes).expanduser())
+    if isinstance(classes, Mapping):
         try:
-            numbered = {int(number): name for number, name in given.items()}
+            numbered = {int(number): name for number, name in classes.items()}
         except (TypeError, ValueError):
             numbered = {}
         if sorted(numbered) != list(range(len(numbered))) or not numbered:
             raise VitreousError(f"{where!r} does not number its classes from 0; list their names.")
-        given = [numbered[number] for number in range(len(numbered))]
-    names = tuple(str(name).strip() for name in given)
+        classes = [numbered[number] for number in range(len(numbered))]
+    names = tuple(str(name).strip() for name in classes)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not any(names) or "" in names:
         problem = f"has {enumerate_few(twice)} twice" if twice else "has a class without a name"
@@ -60,11 +60,11 @@ def _read_names(path: Path) -> Sequence[str] | Mapping[Any, str]:
     if path.suffix != ".json":
         return text.strip("\n").split("\n")
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise VitreousError(f"{str(path)!r} is no JSON: {error}.") from None
-    if isinstance(found, Mapping) and isinstance(found.get("id2label"), Mapping):
-        found = found["id2label"]
-    if not isinstance(found, (list, Mapping)):
+    if isinstance(content, Mapping) and isinstance(content.get("id2label"), Mapping):
+        content = content["id2label"]
+    if not isinstance(content, (list, Mapping)):
         raise VitreousError(f"{str(path)!r} holds neither a list of names nor numbers and names.")
-    return found
+    return content

@@ -1,4 +1,4 @@
-"""Check that a model is deterministic: otherwise two passes cannot be compared."""
+"""Check that a model is deterministic, because otherwise two passes cannot be compared."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from vitreous.measure.subject import Subject
 RANDOM = ("dropout", "bernoulli", "rand", "normal", "multinomial", "exponential")
 IMAGES = 4
 SLACK = {"cpu": 0.0, "cuda": 1e-4}
-"""Largest difference of two passes, relative to the largest output: GPUs add in no fixed order."""
+"""Accepted difference of two passes, relative to the largest output. GPUs add in varying order."""
 
 
 @torch.no_grad()
 def check_steady(subject: Subject, bench: Bench) -> None:
-    """Pass the same images twice; if outputs differ, raise an error that names the random
-    operation."""
+    """Run the same images twice; raise if the outputs differ, and name the random operation."""
     images = subject.prepare(bench.data.images[:IMAGES])
-    one, other = (_numbers(subject.specimen(images)) for _ in range(2))
-    slack = SLACK.get(images.device.type, 0.0) * float(one.abs().max())
-    difference = float((one - other).abs().max())
-    if not difference > slack:  # also where it is NaN: the analysis says what is not finite
+    first, second = (_numbers(subject.specimen(images)) for _ in range(2))
+    slack = SLACK.get(images.device.type, 0.0) * float(first.abs().max())
+    difference = float((first - second).abs().max())
+    if not difference > slack:  # also for NaN, about which the analysis raises a better error
         return
     raise VitreousError(
         f"{subject.name} gives different outputs for the same images, apart by up to "
-        f"{difference:.2g}, so passes cannot be compared; {_why(subject.specimen)}."
+        f"{difference:.2g}, so passes cannot be compared; {_reason(subject.specimen)}."
     )
 
 
@@ -37,8 +36,8 @@ def _numbers(output: object) -> Tensor:
     return torch.cat(leaves) if leaves else torch.zeros(1)
 
 
-def _why(specimen: nn.Module) -> str:
-    """The reason: operations of the graph that draw random numbers, if there are any."""
+def _reason(specimen: nn.Module) -> str:
+    """Why outputs differ, for the error: the operations of the graph that draw random numbers."""
     graph = getattr(getattr(specimen, "module", None), "graph", None)
     nodes = [] if graph is None else [node for node in graph.nodes if node.op == "call_function"]
     drawing = [node.name for node in nodes if any(word in str(node.target) for word in RANDOM)]

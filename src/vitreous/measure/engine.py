@@ -1,9 +1,8 @@
 """The engine: `inspect` runs probes in one pass over the images, `analyse` runs analyses.
 
-Both work piece by piece (a shard of the images; whatever an analysis divides itself into). They
-share how pieces are stored and resumed (`partial.py`), how Ctrl-C stops between two pieces, what
-happens when memory runs out (`memory.py`), the progress bar, and the record of where a result comes
-from.
+Both work in pieces: shards of the images for probes, parts that an analysis defines for analyses.
+They share storing and resuming of pieces (`partial.py`), interrupts between two pieces, the
+handling of out-of-memory errors (`memory.py`), the progress bar, and the provenance of results.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
     from vitreous.measure.analysis import Analysis  # which starts the engine when it is called
 
 SHARD = {"cpu": 128, "cuda": 1024}
-"""Images per shard, by device; no result depends on it. A GPU has room for more, and computes while
-the next shard is prepared."""
+"""Images per shard, by device; results do not depend on it. A GPU has memory for more, and larger
+shards leave more time to prepare the next one while it computes."""
 Key = TypeVar("Key")
 Stop = Callable[[], bool]
 """Whether Ctrl-C was pressed."""
@@ -99,14 +98,14 @@ def inspect(
         `std`, `crop` (the share of the resized picture that is kept), `crop_mode` (center, squash,
         border, fit), `interpolation`, and `upright=True` to turn pictures as EXIF says.
     classes
-        Names of the models' classes in the order of their scores, or a file of them.
+        Names of the models' classes in the order of their scores, or a file with them.
     shard
         Images per shard (default: 128 on a CPU, 1024 on a GPU).
     batch
         Images per forward pass (default: a whole shard, less if memory is short).
     keep
-        A folder for what is done, so that an interrupted inspection resumes. (Under `torchrun` the
-        processes share the shards.)
+        A folder for finished pieces, so that an interrupted inspection resumes. (Under `torchrun`
+        the processes share the shards.)
 
     Examples
     --------
@@ -136,7 +135,7 @@ def inspect(
             so_far = _answer_probes(pass_, shards, perf_counter() - began) if done else None
             what = "shards of the images"
             raise Interrupted(what, done, pass_.shards, keep is not None, so_far) from None
-    return _answer_probes(pass_, shards.together(), perf_counter() - began)
+    return _answer_probes(pass_, shards.gathered(), perf_counter() - began)
 
 
 def analyse(
@@ -172,7 +171,7 @@ def analyse(
     weights, preprocessing, classes
         As in `vitreous.inspect`.
     keep
-        A folder for what is done, so that an interrupted analysis resumes.
+        A folder for finished pieces, so that an interrupted analysis resumes.
 
     Examples
     --------
@@ -186,12 +185,12 @@ def analyse(
         models, image=image, pretrained=pretrained, weights=weights, preprocessing=preprocessing,
         classes=classes, device=choose_device(device), seed=seed,
     )  # fmt: skip
-    anatomies = {each.name: each.specimen.anatomy for each in opened}
+    anatomies = {subject.name: subject.specimen.anatomy for subject in opened}
     inspection = Inspection({}, {}, anatomies)
     for analysis in chosen:
         bench = _bench(analysis, opened, data, split, most, seed, skip_corrupt, batch)
-        whys = {each.name: analysis.unsuited(each, bench) for each in bench.setting.subjects}
-        reasons = {name: why for name, why in whys.items() if why}
+        candidates = bench.setting.subjects
+        reasons = {s.name: why for s in candidates if (why := analysis.unsuited(s, bench))}
         if len(reasons) == len(opened):
             inspection |= Inspection({}, {analysis.name: reasons})
             continue
@@ -209,48 +208,49 @@ def analyse(
 def do_pieces(
     title: str,
     total: int,
-    ahead: int,
-    each: Callable[[Forward, Stop], Iterable[tuple[Key, Numbers]]],
+    done: int,
+    compute: Callable[[Forward, Stop], Iterable[tuple[Key, Numbers]]],
     add: Callable[[Key, Numbers], None],
     team: Processes | None = None,
 ) -> None:
-    """Compute the pieces that are left.
+    """Compute the remaining pieces, with a progress bar, until done or interrupted.
 
     Parameters
     ----------
-    title, total, ahead
-        Title of the progress bar, its steps, and how many of those are done already.
-    each
-        Yields key and numbers of the pieces. It gets what moves the bar, and a function that tells
-        whether Ctrl-C was pressed: then it ends after the current piece. A second one ends at once.
+    title, total, done
+        Title of the progress bar, its number of steps, and how many of them are already done.
+    compute
+        Yields key and numbers of each piece. Its arguments are a function that moves the bar, and
+        one that is true after Ctrl-C: then it returns after the current piece. A second Ctrl-C
+        interrupts at once.
     add
         Stores a piece.
     """
     team = team or Processes()
     bar = progress(title, total) if team.first else nullcontext(lambda count: None)
     with defer_interrupts(team.world) as caught, bar as forward:
-        forward(ahead)
-        for key, numbers in each(forward, lambda: bool(caught)):
+        forward(done)
+        for key, numbers in compute(forward, lambda: bool(caught)):
             add(key, numbers)
 
 
 def _stream(pass_: Pass, shards: Shards) -> None:
-    """Compute this process's shards; KeyboardInterrupt if some are left."""
-    left = shards.left(pass_.shards)
+    """Compute this process's shards; raise KeyboardInterrupt if interrupted before the end."""
+    remaining = shards.remaining(pass_.shards)
     models = len(pass_.setting.subjects)
-    ahead = models * sum(map(pass_.images, shards.done))
-    total = ahead + models * sum(map(pass_.images, left))
+    done = models * sum(map(pass_.images, shards.done))
+    total = done + models * sum(map(pass_.images, remaining))
 
-    def each(forward: Forward, stop: Stop) -> Iterator[tuple[int, Numbers]]:
-        return pass_.each(left, forward, stop)
+    def compute(forward: Forward, stop: Stop) -> Iterator[tuple[int, Numbers]]:
+        return pass_.stream(remaining, forward, stop)
 
-    do_pieces("Inspecting", total, ahead, each, shards.add, shards.team)
-    if not shards.done.issuperset(left):
+    do_pieces("Inspecting", total, done, compute, shards.add, shards.team)
+    if not shards.done.issuperset(remaining):
         raise KeyboardInterrupt
 
 
 def _answer_probes(pass_: Pass, shards: Shards, seconds: float) -> Inspection:
-    """Results of all probes, from the sums of the shards that are done."""
+    """Results of all probes, computed from the sums of the finished shards."""
     results, left_out = {}, {}
     images = sum(map(pass_.images, shards.done))
     sums_of: dict[str, dict[str, Tensor]] = {probe.name: {} for probe in pass_.probes}
@@ -267,7 +267,7 @@ def _answer_probes(pass_: Pass, shards: Shards, seconds: float) -> Inspection:
         results[probe.name] = _with_provenance(
             probe, result, pass_.setting, suited, images, seconds, reasons
         )
-    anatomies = {each.name: each.specimen.anatomy for each in pass_.setting.subjects}
+    anatomies = {subject.name: subject.specimen.anatomy for subject in pass_.setting.subjects}
     return Inspection(results, left_out, anatomies)
 
 
@@ -276,28 +276,28 @@ def _analyse(
 ) -> Result:
     """Run one analysis on the models that it suits."""
     began = perf_counter()
-    suited = tuple(each for each in bench.setting.subjects if each.name not in reasons)
-    wanted = {each.name: list(analysis.pieces(each, bench)) for each in suited}
-    keys = [_key(model, piece) for model, pieces in wanted.items() for piece in pieces]
-    ahead = sum(key in partial.pieces for key in keys)
+    suited = tuple(subject for subject in bench.setting.subjects if subject.name not in reasons)
+    pieces_of = {subject.name: list(analysis.pieces(subject, bench)) for subject in suited}
+    keys = [_key(model, piece) for model, pieces in pieces_of.items() for piece in pieces]
+    done = sum(key in partial.pieces for key in keys)
 
-    def each(forward: Forward, stop: Stop) -> Iterator[tuple[str, Numbers]]:
+    def compute(forward: Forward, stop: Stop) -> Iterator[tuple[str, Numbers]]:
         for subject in suited:
-            pieces = wanted[subject.name]
-            left = [piece for piece in pieces if _key(subject.name, piece) not in partial.pieces]
-            if left and not stop():
-                yield from _analyse_model(analysis, subject, bench, left, forward, stop)
+            pieces = pieces_of[subject.name]
+            missing = [p for p in pieces if _key(subject.name, p) not in partial.pieces]
+            if missing and not stop():
+                yield from _analyse_model(analysis, subject, bench, missing, forward, stop)
 
     finished = False
     with suppress(KeyboardInterrupt):
-        do_pieces(analysis.name.capitalize(), len(keys), ahead, each, partial.add)
+        do_pieces(analysis.name.capitalize(), len(keys), done, compute, partial.add)
         finished = all(key in partial.pieces for key in keys)
     if not finished:
         what, done = f"pieces of {analysis.name}", sum(key in partial.pieces for key in keys)
         raise Interrupted(what, done, len(keys), partial.run is not None)
     numbers = {
         model: {piece: partial.pieces[_key(model, piece)] for piece in pieces}
-        for model, pieces in wanted.items()
+        for model, pieces in pieces_of.items()
     }
     result = analysis.answer(numbers, suited, bench)
     seconds = perf_counter() - began
@@ -314,8 +314,8 @@ def _analyse_model(
     forward: Forward,
     stop: Stop,
 ) -> Iterator[tuple[str, Numbers]]:
-    """Yield key and numbers of some pieces of one model, until `stop()`."""
-    bench = bench.shown_to(subject)
+    """Compute some pieces of one model, until `stop()`; yield key and numbers of each."""
+    bench = bench.framed_for(subject)
     check_steady(subject, bench)
     with analysis.work(subject, bench) as work:
         for piece in pieces:
@@ -342,7 +342,7 @@ def _with_provenance(
     seconds: float,
     reasons: Mapping[str, Any],
 ) -> Result:
-    """The result, with what produced it in `about`."""
+    """The result, with its provenance in `about`."""
     about = {
         **provenance(setting, suited, images),
         **described(measurement),
@@ -371,11 +371,11 @@ def _bench(
             given = ", ".join(data) or "no images"
             raise UnknownName("split", split, data, f"{analysis.name} was given {given}.")
         source = data[split] if isinstance(data, Mapping) else data
-        wanted = split if required else None
-        found = choose_images(source, wanted, most, opened, seed, skip_corrupt, usual=split)
-        return match_labels(found, opened) if analysis.marked else found
+        name = split if required else None
+        chosen = choose_images(source, name, most, opened, seed, skip_corrupt, usual=split)
+        return match_labels(chosen, opened) if analysis.marked else chosen
 
-    # what is fitted on one split and evaluated on another needs both, unless given single images
+    # an analysis that fits something needs two splits; a single `Dataset` is divided later
     fits = bool(analysis.fitted) and not isinstance(data, Dataset)
     chosen = images(split or analysis.split, required=split is not None or fits)
     others = {analysis.fitted: images(analysis.fitted, required=True)} if fits else {}
@@ -390,8 +390,8 @@ def _identity(analysis: Analysis, bench: Bench) -> dict[str, Any]:
         "analysis": analysis.name,
         **described(analysis),
         "models": {
-            each.name: {"fingerprint": each.fingerprint, **each.preprocessing}
-            for each in bench.setting.subjects
+            subject.name: {"fingerprint": subject.fingerprint, **subject.preprocessing}
+            for subject in bench.setting.subjects
         },
         "data": {bench.data.split: bench.data.fingerprint, **others},
         "seed": bench.seed,

@@ -1,8 +1,8 @@
-"""What probes of attention share: one row per head, compared with uniform attention.
+"""Base class of probes of attention: one row per head, compared with uniform attention.
 
 Attention probabilities have the shape (images, groups, heads, queries, keys); a window is a group.
-They are the largest tensors of a model, so they are read as rarely as possible: by matrix products
-where that is possible, otherwise in portions that fit into the cache of a processor.
+They are the largest tensors of a model, so they are read as few times as possible: by matrix
+products, or else in portions that fit into the cache.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from vitreous.specimen.observe import AttentionMap, Sites
 LABEL = 28
 """Maximum number of characters for the names beside a line of reference."""
 MASKED = 1e-20
-"""A pair is masked where no head gives it more: libraries add -100 to logits, or -inf."""
+"""A query cannot attend to a key if no head gives it more: masks add -100 or -inf to logits."""
 
 HIDDEN = {
     "channel": "It attends over channels, which have no place in the image.",
@@ -41,8 +41,10 @@ HIDDEN = {
 
 
 def why_hidden(unit: Unit) -> str | None:
-    """Why a unit has no attention probabilities: a sentence, or empty for a unit without attention;
-    None if it has."""
+    """None if a unit has attention probabilities; otherwise why not, as a sentence.
+
+    The sentence is empty for units that are not attention.
+    """
     if unit.kind != "attention":
         return ""
     if unit.weights == "signed" or (unit.reach == "unknown" and unit.reason):
@@ -51,17 +53,16 @@ def why_hidden(unit: Unit) -> str | None:
 
 
 def without_attention(subject: Subject) -> str:
-    """The reason why a model does not suit probes of attention; empty if it has attention."""
+    """Why a model does not suit probes of attention; empty if it has attention."""
     attends = any(unit.kind == "attention" for unit in subject.specimen.units)
     return "" if attends else "It has no attention."
 
 
 def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
-    """(b, heads, heads) −Σ A_g log₂ A_h of any two heads g and h, mean over queries, padding
-    excluded.
+    """Cross entropy −Σ A_g log₂ A_h of any two heads g and h, (b, heads, heads), in bits.
 
-    One product for all pairs; that of a head with itself is its entropy. Zero counts as the
-    smallest normal number of float32.
+    Mean over queries, without padding. The diagonal holds the entropies. All pairs are one matrix
+    product. Zero counts as the smallest normal number of float32.
     """
     tiny, is_token = torch.finfo(torch.float32).tiny, queries >= 0
     padding = None if bool(is_token.all()) else is_token[:, None, :, None].to(values.device)
@@ -73,10 +74,9 @@ def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
 
 
 class _LastComputed:
-    """Keeps what was computed last from attention probabilities: two probes in turn need the same.
+    """A cache with one entry, because consecutive probes need the same numbers of a unit.
 
-    The probabilities are held by a weak reference, so that their memory is free when the unit is
-    done.
+    It refers to the attention probabilities weakly, so that they are freed after the unit.
     """
 
     def __init__(self) -> None:
@@ -96,14 +96,13 @@ _last_sums, _last_entropies = _LastComputed(), _LastComputed()
 def mean_distance(
     geometry: AttentionGeometry, values: Tensor, renormalise: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """`AttentionGeometry.mean_distance` of `values`, whose sums are computed once for all
-    probes."""
+    """`AttentionGeometry.mean_distance` of `values`, with sums that all probes share."""
     sums = _last_sums(values, geometry.extent, lambda: geometry.sums(values))
     return geometry.mean_distance(sums, renormalise)
 
 
 def shared_cross_entropy(attention: AttentionMap) -> Tensor:
-    """`cross_entropy` of attention, computed once for all probes."""
+    """`cross_entropy` of attention, which all probes share."""
     values = attention.values
     return _last_entropies(values, None, lambda: cross_entropy(values, attention.queries))
 
@@ -111,8 +110,8 @@ def shared_cross_entropy(attention: AttentionMap) -> Tensor:
 def uniform_attention(attention: AttentionMap, unit: Unit, image: int) -> AttentionMap:
     """Equal attention to all keys that a query may attend to.
 
-    A mask shows in the attention of a single image: windows that were rolled over the border of the
-    image hold pairs of positions that never attend to each other.
+    Which keys these are is read from the attention of one image, number `image` of the batch:
+    shifted windows contain positions from opposite borders, which are masked from each other.
     """
     values = attention.values[image]
     allowed = torch.ones_like(values[:, 0])
@@ -123,12 +122,12 @@ def uniform_attention(attention: AttentionMap, unit: Unit, image: int) -> Attent
 
 
 class PerHead(PerImage):
-    """A probe with a number per head of each attention unit, and that of uniform attention."""
+    """A probe with one number per head, compared with its value for uniform attention."""
 
     sites = ("attention",)
     axes = (Column("head", "order", "Number of the head."),)
-    beside: ClassVar[tuple[Column, ...]] = ()
-    """Columns of other numbers that are averaged along with the value."""
+    extra: ClassVar[tuple[Column, ...]] = ()
+    """Columns of further numbers from `measures`, averaged over images like the value."""
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -142,7 +141,7 @@ class PerHead(PerImage):
 
     @abstractmethod
     def measures(self, subject: Subject, unit: Unit, attention: AttentionMap) -> dict[str, Tensor]:
-        """(b, heads) of `value`, and of the columns in `beside`."""
+        """Return `value` and the columns in `extra` of every head, (b, heads) each."""
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None
@@ -151,7 +150,7 @@ class PerHead(PerImage):
     def geometry(
         self, subject: Subject, unit: Unit, attention: AttentionMap, extent: tuple[float, float]
     ) -> AttentionGeometry:
-        """Distances between queries and keys of a unit, computed once."""
+        """Distances between queries and keys of a unit; computed only once."""
         name = sum_key(subject, unit)
         if name not in self.geometries:
             self.geometries[name] = AttentionGeometry.of(attention.places, extent, attention.values)
@@ -192,7 +191,7 @@ class PerHead(PerImage):
             ),
             Column("mean_low", "quantity", "Lower end of its 95 % interval.", measure),
             Column("mean_high", "quantity", "Upper end of its 95 % interval.", measure),
-            *self.beside,
+            *self.extra,
             *self.value,
         )  # fmt: skip
         table, replicates = tabulate(self.rows(sums, subjects), columns)
@@ -210,7 +209,7 @@ class PerHead(PerImage):
         uniform = float(sums.get(f"{name}/uniform", torch.tensor(torch.nan)))
         averages = {
             column.name: mean_over_images(sums, f"{name}/{column.name}")[0].value
-            for column in self.beside
+            for column in self.extra
         }
         rows = list(super()._rows(subject, unit, sums))
         order = np.argsort([row["value"].value for row in rows], kind="stable")  # NaN comes last
@@ -226,16 +225,16 @@ class PerHead(PerImage):
             }
 
 
-def _few(models: Sequence[str]) -> str:
-    """One or two names, or the number of models: a label is a line in a small chart."""
+def _names_or_count(models: Sequence[str]) -> str:
+    """One or two names, or else the number of models, as a label in a small chart."""
     names = ", ".join(short_names(models).values())
     return names if len(models) < 3 and len(names) <= LABEL else plural(len(models), "model")
 
 
 def _with_uniform(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...]:
-    """The views, with a line at the value of uniform attention.
+    """Add reference lines at the value of uniform attention to the views.
 
-    A model has a line where the value is the same for all of its units, to a percent.
+    A model gets a line if the value is the same for all of its units, to one per cent.
     """
     exact: dict[float, float] = {}
     models_at: dict[float, list[str]] = {}
@@ -248,7 +247,7 @@ def _with_uniform(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...
     with_line = sum(map(len, models_at.values()))
     one_line = len(models_at) == 1 and with_line == table["model"].nunique()
     lines = tuple(
-        Reference(value, "uniform attention" if one_line else f"uniform, {_few(models)}")
+        Reference(value, "uniform attention" if one_line else f"uniform, {_names_or_count(models)}")
         for value, models in models_at.items()
     )
     changed = []

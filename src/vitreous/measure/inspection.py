@@ -65,10 +65,10 @@ class Inspection(Mapping[str, Result]):
     ) -> None:
         self._results = dict(results)
         self.left_out = {probe: dict(why) for probe, why in (left_out or {}).items()}
-        """Measurement, model: why it was left out."""
+        """Why a model was left out of a measurement, by measurement and model."""
         self.anatomies = dict(anatomies or {})
         self.control: Inspection | None = None
-        """The same networks before training, which verdicts compare with; it is not reported."""
+        """An inspection of the untrained networks for verdicts to compare with; not in reports."""
         self._html: str | None = None
 
     def __getitem__(self, name: str) -> Result:
@@ -92,7 +92,7 @@ class Inspection(Mapping[str, Result]):
         return f"Inspection of {', '.join(self.anatomies)}: {', '.join(self._results)}"
 
     def __or__(self, other: Inspection) -> Inspection:
-        """The results of both; where both have one, that of the other."""
+        """Join two inspections; if both have a result of a name, the other's is used."""
         if not isinstance(other, Inspection):
             return NotImplemented
         left_out = {name: why for name, why in self.left_out.items() if name not in other}
@@ -105,7 +105,7 @@ class Inspection(Mapping[str, Result]):
         return both
 
     def _repr_html_(self) -> str:
-        # Altair comes with it; drawn once, because charts take seconds
+        # imported here because it imports Altair; cached, because drawing charts takes seconds
         from vitreous.measure.notebook_view import inspection_html
 
         if self._html is None:
@@ -156,8 +156,8 @@ class Inspection(Mapping[str, Result]):
         return home
 
     def _save(self, home: Path) -> None:
-        """Files of numbers never replace others, and the index is written last: it is old or
-        new."""
+        """Write all files. Data files get new names, and the index is replaced after them, so that
+        an interrupted save leaves the old results."""
         packed = {name: encode_result(result, name) for name, result in self._results.items()}
         contents: dict[str, bytes] = {}
         for _, parts in packed.values():
@@ -173,7 +173,7 @@ class Inspection(Mapping[str, Result]):
             },
         }
         write_json(home / INDEX_NAME, index)
-        for name, (facts, _) in packed.items():  # for those who read one result alone
+        for name, (facts, _) in packed.items():  # so that each result can be loaded alone
             write_json(home / f"{name}.json", facts)
         with explain_write_errors(home):
             remove_old_data(home, {*before, *packed}, set(contents))
@@ -214,15 +214,15 @@ def _names(home: Path) -> set[str]:
 
 
 def _recorded_build(specimen: Specimen) -> dict[str, Any] | None:
-    """Name and options of a network of ours, by which claims know what it is."""
+    """Name and options of a network of ours, from which claims derive its facts."""
     if specimen.build is None or specimen.edits:
         return None
-    options: dict[str, Any] = json.loads(json.dumps(dict(specimen.build)))  # as they are read back
+    options: dict[str, Any] = json.loads(json.dumps(dict(specimen.build)))  # as in a stored result
     return options
 
 
 def _recorded_checkpoint(specimen: Specimen) -> dict[str, Any] | None:
-    """The file that the weights come from, and which tensors do not."""
+    """Which tensors were loaded from a checkpoint, and which were not."""
     loaded = specimen.checkpoint
     if loaded is None:
         return None
@@ -231,7 +231,7 @@ def _recorded_checkpoint(specimen: Specimen) -> dict[str, Any] | None:
 
 
 def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict[str, Any]:
-    """What produced a result, for its `about`: models, data, seed, versions and date."""
+    """The provenance of a result, for its `about`: models, data, seed, versions and date."""
     data = setting.data
     return {
         "models": {
@@ -269,7 +269,7 @@ def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that numbers may depend on, as far as installed."""
+    """Versions of Python and of installed packages that numbers may depend on."""
     known = {"python": platform.python_version()}
     for name in ("vitreous", "torch", "torchvision", "timm", "transformers", "numpy"):
         with suppress(PackageNotFoundError):

@@ -1,7 +1,7 @@
-"""Labels as numbers of a model's scores: by class names, ImageNet's wnids, indices, or order.
+"""Match classes of a data set with a model's scores: by names, ImageNet wnids, indices or order.
 
-A data set may hold some of a model's classes only, in its own order. Its labels are renumbered
-once, here, so that everything that compares predictions with labels can do so directly.
+A data set may have only some of the model's classes, in another order. Its labels are renumbered
+here, once, so that all other code can compare predictions with labels directly.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from vitreous.errors import nearest_names
 from vitreous.measure.subject import Subject
 
 LIBRARIES = ("timm", "torchvision", "Hugging Face")
-"""Whose classifiers of 1000 classes, or of 21k, are for ImageNet."""
+"""Libraries whose classifiers of 1000 or 21k classes are for ImageNet."""
 
 
 @dataclass(frozen=True)
 class ClassMatch:
-    """Where the classes of a data set are among the scores of a model."""
+    """How the classes of a data set correspond to the scores of a model."""
 
     places: tuple[int, ...]
-    """For each class of the data set, the number of its score."""
+    """Index of the score of each class of the data set."""
     names: tuple[str, ...]
     """Names of all scores."""
     how: str
-    """What they were matched by: names, wnids, indices or order."""
+    """How they were matched: by names, wnids, indices or order."""
 
 
 def match_labels(data: Dataset, subjects: Sequence[Subject]) -> Dataset:
-    """The data set with labels that are numbers of the models' scores.
+    """Renumber the labels of a data set to indices of the models' scores.
 
-    The first model whose classes can be matched decides; `matched` says for every model why its
-    predictions cannot be compared with the labels, or nothing.
+    The first model whose classes can be matched decides. `matched` of the result says for every
+    model why its predictions cannot be compared with the labels; the text is empty if they can.
     """
     if not data.classes or not bool((data.labels >= 0).all()):
         return data
@@ -77,7 +77,7 @@ def _other_scores(leader: str) -> str:
 def match_classes(
     classes: Sequence[str], outputs: int, own: Sequence[str], data: str
 ) -> ClassMatch | str:
-    """Match the classes of a data set with a model's scores; a sentence if they cannot be matched.
+    """Match the classes of a data set with a model's scores; if impossible, return a sentence why.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ def match_classes(
     outputs
         Number of the model's scores.
     own
-        Names of the model's classes, or none.
+        Names of the model's classes, or empty.
     data
-        What the sentence calls the data set.
+        Name of the data set in the sentence.
     """
     own = tuple(own) if len(own) == outputs else ()
     wnids, descriptions = _imagenet(outputs)
@@ -112,34 +112,34 @@ def match_classes(
 
 
 def _table(spellings: Iterable[Iterable[str]]) -> dict[str, int]:
-    """The number of a class by each of its spellings; what several classes share is left out."""
-    found: dict[str, int] = {}
+    """Map each spelling to the number of its class; spellings shared by classes are left out."""
+    numbers: dict[str, int] = {}
     shared: set[str] = set()
-    for number, each in enumerate(spellings):
-        for spelling in each:
-            if found.setdefault(spelling, number) != number:
+    for number, spellings_of_class in enumerate(spellings):
+        for spelling in spellings_of_class:
+            if numbers.setdefault(spelling, number) != number:
                 shared.add(spelling)
-    return {spelling: number for spelling, number in found.items() if spelling not in shared}
+    return {spelling: number for spelling, number in numbers.items() if spelling not in shared}
 
 
 def _simplified(name: str) -> str:
-    """A name in small letters, with single spaces for underscores and hyphens."""
+    """A name in lower case, with underscores, hyphens and spaces as single spaces."""
     return " ".join(re.split(r"[\s_-]+", name.casefold().strip()))
 
 
 def _synonyms(name: str) -> list[str]:
-    """All spellings of a name such as "tench, Tinca tinca"."""
+    """The whole name and its parts, for names such as "tench, Tinca tinca"."""
     return [_simplified(name), *map(_simplified, name.split(","))]
 
 
 def _without_zeros(name: str) -> str:
-    """A number without leading zeros, as folders have them: "007" is "7"."""
+    """A number without the leading zeros of folder names: "007" becomes "7"."""
     return name.lstrip("0") or "0" if name.isdecimal() else name
 
 
 @cache
 def _imagenet(outputs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """timm's wnids and descriptions of an ImageNet with so many classes; none if there is none."""
+    """timm's wnids and descriptions of the ImageNet with this number of classes, or empty."""
     from timm.data import ImageNetInfo, infer_imagenet_subset
 
     subset = infer_imagenet_subset({"num_classes": outputs})
@@ -150,14 +150,14 @@ def _imagenet(outputs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _same_classes(own: Sequence[str], descriptions: Sequence[str]) -> bool:
-    """Whether a model's names are those of ImageNet: tried on the first and the last."""
+    """Whether a model's class names are ImageNet's, judged by the first and the last."""
     return all(
         set(_synonyms(own[place])) & set(_synonyms(descriptions[place])) for place in (0, -1)
     )
 
 
 def _distinct_names(descriptions: Sequence[str], wnids: Sequence[str]) -> tuple[str, ...]:
-    """The first word of each description; with its wnid where two classes share it."""
+    """The first name of each description, with the wnid if several classes have this name."""
     short = [description.partition(",")[0] for description in descriptions]
     counts = Counter(short)
     pairs = zip(short, wnids, strict=True)
@@ -175,7 +175,7 @@ def has_class_names(subject: Subject) -> bool:
 
 
 def score_names(subject: Subject) -> tuple[str, ...]:
-    """Names of a model's scores: its own, ImageNet's if a library made it for that, or numbers."""
+    """Class names of a model's scores: its own, ImageNet's for known libraries, or "class 0", …"""
     outputs = subject.outputs or 0
     if len(subject.classes) == outputs:
         return subject.classes
@@ -185,7 +185,7 @@ def score_names(subject: Subject) -> tuple[str, ...]:
 
 
 def _cannot_match(classes: Sequence[str], outputs: int, known: Sequence[str], data: str) -> str:
-    """Why classes cannot be matched, and what to do."""
+    """The sentence that says why classes cannot be matched, and what to do."""
     table = _table(map(_synonyms, known))
     strange = [name for name in classes if _simplified(name) not in table]
     remedy = f"name the folders after its classes or their numbers (0 to {outputs - 1}), or list "

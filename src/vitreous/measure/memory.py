@@ -1,4 +1,4 @@
-"""When memory runs out: the same work again, with half as many images at a time."""
+"""Repeat work with half the batch size when memory runs out."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 
 class Batched(Protocol):
-    """Work that takes `batch` images (or copies of a model) at a time."""
+    """Work with a batch size: the number of images, or copies of a model, at a time."""
 
     batch: int
 
 
 def halving(
-    work: Batched, images: int, attempt: Callable[[], T], again: Callable[[], None] = lambda: None
+    work: Batched, images: int, attempt: Callable[[], T], reset: Callable[[], None] = lambda: None
 ) -> T:
-    """Return `attempt()`; while memory does not suffice, halve `work.batch` and try again.
+    """Return `attempt()`; if memory runs out, halve `work.batch` and try again.
 
-    `images` is the largest useful batch; `again` is called before every further attempt.
+    `images` is the largest useful batch; `reset` is called before every further attempt.
     """
     while True:
         try:
@@ -33,7 +33,7 @@ def halving(
                 raise
             work.batch = max(1, min(work.batch, images) // 2)
             log.warning("Out of memory; trying again with %d at a time.", work.batch)
-        again()
+        reset()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
@@ -41,7 +41,7 @@ def halving(
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out.
 
-    Torch has a class of its own for GPUs only; on a CPU the message differs between systems.
+    Torch has an exception class for GPUs only; on a CPU the message depends on the system.
     """
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True

@@ -1,7 +1,7 @@
 """An inspection as the output of a notebook cell: models, one line for each measurement, charts.
 
-Everything is in it, and nothing runs: no script, no style sheet, no network. Colours are those of
-the notebook around it.
+The output is self-contained and has no scripts, style sheets or network access. It has the colours
+of the notebook.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHART, ALL_CHARTS = 20_000, 300_000
 """Maximum size of a chart and of all together, in bytes."""
 REASONS = 6
-"""Lines about what was left out, at most."""
+"""Maximum number of lines about what was left out."""
 QUIET = "opacity: 0.75"
 CELL = "text-align: left; padding: 2px 12px 2px 0; border: 0"
 
@@ -33,8 +33,8 @@ def inspection_html(inspection: Inspection) -> str:
     """Return an inspection as HTML."""
     parts = [_heading(inspection), _models(inspection), *_measurements(inspection)]
     parts += [*_left_out(inspection), _next_calls(inspection)]
-    inside = "\n".join(filter(None, parts))
-    return f'<div style="max-width: 62em; overflow-x: auto">\n{inside}\n</div>\n'
+    content = "\n".join(filter(None, parts))
+    return f'<div style="max-width: 62em; overflow-x: auto">\n{content}\n</div>\n'
 
 
 def _heading(inspection: Inspection) -> str:
@@ -47,17 +47,17 @@ def _heading(inspection: Inspection) -> str:
 
 
 def _models(inspection: Inspection) -> str:
-    """Return the summary as a table, values with their intervals beneath a pointer."""
+    """Return the summary as a table, with intervals as tooltips of the values."""
     summary = summary_result(inspection)
     if summary.table.empty:
         return ""
-    shown = [each for each in summary.columns if not each.name.endswith(("_low", "_high"))]
+    columns = [c for c in summary.columns if not c.name.endswith(("_low", "_high"))]
     heads = ""
-    for each in shown:
-        heads += f'<th style="{CELL}" title="{escape(each.says)}">{escape(each.title)}</th>'
+    for column in columns:
+        heads += f'<th style="{CELL}" title="{escape(column.says)}">{escape(column.title)}</th>'
     rows = ""
     for row in summary.table.to_dict("records"):
-        cells = "".join(f'<td style="{CELL}">{_number(row, each.name)}</td>' for each in shown)
+        cells = "".join(f'<td style="{CELL}">{_number(row, c.name)}</td>' for c in columns)
         rows += f"<tr>{cells}</tr>\n"
     return f"<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table>"
 
@@ -82,13 +82,13 @@ def _percent(value: float) -> str:
 
 
 def _measurements(inspection: Inspection) -> list[str]:
-    """Return one line for each measurement, which unfolds to its chart."""
+    """Return one line for each measurement, which can be unfolded to its chart."""
     lines = []
     room = ALL_CHARTS
     arranged = arrange(inspection, inspection).values()
     for name in (name for names in arranged for name in names):
         result = inspection[name]
-        chart = _tried(partial(figure_html, result, min(CHART, room))) if room > 0 else ""
+        chart = _part_or_error(partial(figure_html, result, min(CHART, room))) if room > 0 else ""
         if len(chart) > min(2 * CHART, room):
             chart = ""
         room -= len(chart)
@@ -99,8 +99,8 @@ def _measurements(inspection: Inspection) -> list[str]:
     return lines
 
 
-def _tried(make: Callable[[], str]) -> str:
-    """Return a part, or why it could not be made: a probe of yours may fail, and the rest shows."""
+def _part_or_error(make: Callable[[], str]) -> str:
+    """Return a part of the output, or the error of making it, because a plugin may fail."""
     try:
         return make()
     except Exception as error:
@@ -108,8 +108,12 @@ def _tried(make: Callable[[], str]) -> str:
 
 
 def _line(result: Result, chart: str) -> str:
-    found = _tried(lambda: "".join(sentences_of(result)[:1])) or plural(len(result.table), "row")
-    title = f'<span style="{QUIET}">{escape(section_of(result.name, result).title)}</span> {found}'
+    sentence = _part_or_error(lambda: "".join(sentences_of(result)[:1])) or plural(
+        len(result.table), "row"
+    )
+    title = (
+        f'<span style="{QUIET}">{escape(section_of(result.name, result).title)}</span> {sentence}'
+    )
     opens = f'<summary style="cursor: pointer">{title}</summary>'
     name = f'<code style="{QUIET}">{escape(result.name)}</code>'
     small = f'<div style="max-width: 36em; padding: 4px 0 8px 16px">{chart}{name}</div>'
@@ -125,7 +129,7 @@ def _left_out(inspection: Inspection) -> list[str]:
 
 
 def _next_calls(inspection: Inspection) -> str:
-    """Return what one would call next, with a name that is there."""
+    """Return suggestions of what to call next."""
     calls = ['inspection.save("results")', 'vitreous.report.write(inspection, "report.html")']
     if len(inspection):
         first = next(iter(inspection))

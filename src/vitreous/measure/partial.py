@@ -1,7 +1,7 @@
 """Finished pieces of a measurement, in memory or in a folder, so that an interrupted one resumes.
 
-A piece is a shard of the images (of a probe), a lesioned unit or a point of a landscape (of an
-analysis). It leaves tensors behind, and a result is computed from those alone.
+A piece is a shard of the images for probes; for analyses it is a lesioned unit or a point of a
+landscape, for example. Its outcome is a dict of tensors, and results are computed from those alone.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from vitreous.measure.inspection import Inspection
 
 Numbers = Mapping[str, Tensor]
-"""Tensors by name: what a piece leaves behind."""
-NEED = 64 << 20
-"""Bytes that have to be free on the disk."""
+"""Tensors by name: the outcome of a piece."""
+DISK_SPACE = 64 << 20
+"""Bytes that must be free on the disk to start."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A measurement was stopped between two pieces; `inspection` has the results so far, if any."""
+    """A measurement was interrupted; `inspection` has the results so far, if any."""
 
     def __init__(
         self, what: str, done: int, total: int, kept: bool, inspection: Inspection | None = None
@@ -43,10 +43,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Partial:
-    """Finished pieces by key. A folder has one file for each, complete or absent.
+    """Finished pieces by key, each also stored as a file if there is a folder.
 
-    Entering it locks the folder and reads its pieces. `reads` is False for all but the first of
-    several processes, which share the lock.
+    Entering it as a context locks the folder and reads its pieces. Of several processes only the
+    first does so; for the others `reads` is False.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Partial:
 
     def __enter__(self) -> Self:
         if self.run is not None and self.reads:
-            self._open.enter_context(self.run.hold(self.identity, NEED, "measuring"))
+            self._open.enter_context(self.run.hold(self.identity, DISK_SPACE, "measuring"))
             self.read(self.run)
         return self
 
@@ -70,12 +70,12 @@ class Partial:
         at: TracebackType | None,
     ) -> None:
         if value is not None and self.run is not None and self.reads and not self.pieces:
-            # nothing to resume, so that another attempt may differ: a plugin that was mended
+            # nothing to resume, so the next run may differ, for example by a corrected plugin
             self.run.forget_identity()
         self._open.close()
 
     def read(self, run: Run) -> None:
-        """Read the pieces of a folder; a damaged one is removed, to be computed again."""
+        """Read the pieces of a folder; damaged ones are deleted and computed again."""
         for path in sorted(run.folder.glob("piece-*.safetensors")):
             try:
                 numbers, notes = run.load(path.name)
@@ -85,7 +85,7 @@ class Partial:
                 path.unlink()
 
     def add(self, key: str, numbers: Numbers, replaced: Iterable[str] = ()) -> None:
-        """Add a piece, and remove the ones that it replaces."""
+        """Add a piece, and remove the pieces that it replaces."""
         self.pieces[key] = {name: value.detach().cpu() for name, value in numbers.items()}
         if self.run is not None:
             self.run.save(_file(key), self.pieces[key], piece=key)
@@ -105,70 +105,72 @@ def _file(key: str) -> str:
 
 
 Block = tuple[int, int]
-"""Neighbouring shards that are summed: the first, and their number, a power of two that divides
-it."""
+"""Consecutive shards that are summed: the first, and how many. The latter is a power of two and
+divides the former."""
 
 
 class Shards:
     """Sums of the shards of a pass over images.
 
-    Shards are added in pairs, pairs in fours, and so on, each at its place in a binary tree. So the
-    order of additions, and with it every digit, depends neither on which process had which shard,
-    nor on interruptions, nor on what was lost and computed again.
+    Shards are summed in pairs, pairs in fours, and so on, as in a binary tree. So the order of
+    additions, and with it every digit of the sums, does not depend on which process computed which
+    shard, nor on interruptions.
     """
 
     def __init__(self, partial: Partial, team: Processes) -> None:
         self.partial, self.team = partial, team
         for first, count in sorted(self.blocks, key=lambda block: -block[1]):
             larger = [(f, c) for f, c in self.blocks if c > count]
-            if any(f <= first < f + c for f, c in larger):  # interrupted before it was removed
+            if any(f <= first < f + c for f, c in larger):
+                # interrupted after the larger block was written and before this one was removed
                 partial.remove(_key((first, count)))
-        self.others: frozenset[int] = team.shared(self.done)
-        """Shards that the first process read from the folder."""
+        self.stored: frozenset[int] = team.shared(self.done)
+        """Shards that the first process read from the folder, known to all processes."""
 
     @property
     def blocks(self) -> list[Block]:
-        """Blocks that are done, in order."""
+        """Finished blocks, in order."""
         return sorted(_block(key) for key in self.partial.pieces)
 
     @property
     def done(self) -> frozenset[int]:
-        """Numbers of the shards that are done."""
+        """Numbers of the finished shards."""
         return frozenset(
             number for first, count in self.blocks for number in range(first, first + count)
         )
 
     @property
     def sums(self) -> dict[str, Tensor]:
-        """Sums over all shards that are done."""
+        """Sums over all finished shards."""
         total: dict[str, Tensor] = {}
         for block in self.blocks:
             total = _added(total, self.partial.pieces[_key(block)])
         return total
 
-    def left(self, shards: int) -> list[int]:
-        """This process's part of the shards that are left: neighbours, which make few blocks."""
-        done = self.done | self.others
-        left = [number for number in range(shards) if number not in done]
-        rank, world = self.team.rank, self.team.world
-        return left[len(left) * rank // world : len(left) * (rank + 1) // world]
+    def remaining(self, shards: int) -> list[int]:
+        """The remaining shards of this process: consecutive ones, which merge into few blocks."""
+        done = self.done | self.stored
+        remaining = [number for number in range(shards) if number not in done]
+        rank, world, count = self.team.rank, self.team.world, len(remaining)
+        return remaining[count * rank // world : count * (rank + 1) // world]
 
     def add(self, number: int, sums: Numbers) -> None:
         """Add the sums of a shard."""
         self._insert((number, 1), sums)
 
     def _insert(self, block: Block, sums: Numbers) -> None:
-        """Add a block, merged with its neighbours while those are there."""
+        """Add a block; merge it with its sibling in the tree, and so on upwards, if finished."""
         replaced = []
-        while _key(other := _neighbour(block)) in self.partial.pieces:
-            there = self.partial.pieces[_key(other)]
-            sums = _added(there, sums) if other < block else _added(sums, there)
-            replaced.append(_key(other))
-            block = (min(other[0], block[0]), 2 * block[1])
+        while _key(sibling := _sibling(block)) in self.partial.pieces:
+            sibling_sums = self.partial.pieces[_key(sibling)]
+            in_order = (sibling_sums, sums) if sibling < block else (sums, sibling_sums)
+            sums = _added(*in_order)
+            replaced.append(_key(sibling))
+            block = (min(sibling[0], block[0]), 2 * block[1])
         self.partial.add(_key(block), sums, replaced)
 
-    def together(self) -> Shards:
-        """The sums of all processes, gathered on each."""
+    def gathered(self) -> Shards:
+        """The shards of all processes, gathered in each process."""
         if self.team.world == 1:
             return self
         parts: list[Any] = [None] * self.team.world
@@ -194,14 +196,14 @@ def _block(key: str) -> Block:
     return first, count
 
 
-def _neighbour(block: Block) -> Block:
-    """The block that makes a block of twice the size together with this one."""
+def _sibling(block: Block) -> Block:
+    """The block that forms a block of twice the size together with this one."""
     first, count = block
     return (first ^ count, count)
 
 
-def _added(some: Numbers, more: Numbers) -> dict[str, Tensor]:
-    total = dict(some)
-    for name, value in more.items():
+def _added(left: Numbers, right: Numbers) -> dict[str, Tensor]:
+    total = dict(left)
+    for name, value in right.items():
         total[name] = total[name] + value if name in total else value
     return total

@@ -1,4 +1,4 @@
-"""Probes that give one array per image and unit: their result is the mean over images."""
+"""Base class of probes with one array per image and unit, whose result is the mean over images."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from vitreous.specimen.observe import Site, Sites
 
 
 class PerImage(Probe):
-    """A probe whose `values` are an array per image and unit; NaN where an image has no value."""
+    """A probe whose `values` are one array per image and unit; NaN if an image has no value."""
 
     sites: tuple[Site, ...] = ("out",)
-    """What `values` gets of every unit (default: the tokens after it)."""
+    """The sites of a unit that `values` gets (default: its output)."""
     value: ClassVar[tuple[Column, ...]] = estimate("Mean over the images.")
     """The columns value, low, high and n, as `vitreous.results.estimate` makes them."""
     axes: ClassVar[tuple[Column, ...]] = ()
@@ -50,7 +50,7 @@ class PerImage(Probe):
 
     @abstractmethod
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
-        """(b, …) one array per image."""
+        """Return one array per image, (b, …)."""
 
     def entries(self, subject: Subject, unit: Unit, axis: int, size: int) -> Sequence[Any]:
         """Entries of the column of an axis (default: 0, 1, 2, …)."""
@@ -74,7 +74,7 @@ class PerImage(Probe):
         return Result(self.name, table, columns, views, replicates=replicates)
 
     def rows(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> list[dict[str, Any]]:
-        """One row for every unit and entry of its array."""
+        """One row for every entry of the array of every unit."""
         return [
             row
             for subject in subjects
@@ -94,21 +94,21 @@ class PerImage(Probe):
             yield {**where(subject, unit), **at, "value": mean[place], "n": count[place]}
 
 
-def sum_over_images(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
-    """`name/sum` of the values (b, …) that are not NaN, and `name/count` of those, for all names.
+def sum_over_images(batch: Batch, per_image: Mapping[str, Tensor]) -> Sums:
+    """Sum values (b, …) over images: `name/sum` without NaN, and `name/count` of the others.
 
-    Both have the shape (1 + REPEATS, …). All names of a device are summed in two products.
+    Both have the shape (1 + REPEATS, …). All names on a device are summed in two products.
     """
     sums: Sums = {}
-    for device in dict.fromkeys(values.device for values in given.values()):
-        here = {name: values for name, values in given.items() if values.device == device}
-        columns = [values.detach().double().reshape(len(batch), -1) for values in here.values()]
+    for device in dict.fromkeys(values.device for values in per_image.values()):
+        on_device = {name: v for name, v in per_image.items() if v.device == device}
+        columns = [v.detach().double().reshape(len(batch), -1) for v in on_device.values()]
         flat, widths = torch.cat(columns, 1), [column.shape[1] for column in columns]
         for what, totals in (
             ("sum", batch.total(flat.nan_to_num(0.0))),
             ("count", batch.total(~flat.isnan())),
         ):
-            parts = zip(here.items(), totals.split(widths, 1), strict=True)
+            parts = zip(on_device.items(), totals.split(widths, 1), strict=True)
             sums |= {
                 f"{name}/{what}": part.reshape(-1, *values.shape[1:])
                 for (name, values), part in parts
@@ -117,7 +117,7 @@ def sum_over_images(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
 
 
 def mean_over_images(sums: Mapping[str, Tensor], name: str) -> tuple[Estimate, np.ndarray]:
-    """Mean over the images that have a value, with its interval, and their number."""
+    """Mean over the images that have a value, with its interval, and the number of such images."""
     total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
     with np.errstate(invalid="ignore", divide="ignore"):
         return estimated(total / count, count[0]), count[0].astype(np.int64)

@@ -1,8 +1,8 @@
-"""How images are prepared for a model: as it was trained, unless you say otherwise.
+"""Preprocessing of images for a model: as in its training, unless the user overrides it.
 
-What a model declares (`vitreous.models.declared`) and what you set become a framing, which turns a
-picture into pixels, and the mean and std of its channels. No torch here: the command line checks
-what you set at once.
+What a model declares (`vitreous.models.declared`) and what the user sets determine a framing, which
+resizes and crops images, and the mean and std of the channels. This module does not import torch,
+so that the command line can check options at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CROP_MODES = ("center", "squash", "border", "fit")
 
 @dataclass(frozen=True)
 class PreprocessingChoice:
-    """What you set; None where the model decides."""
+    """Preprocessing set by the user; None for what the model's training determines."""
 
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
@@ -53,7 +53,7 @@ class PreprocessingChoice:
 def choose_preprocessing(
     given: Mapping[str, Any] | PreprocessingChoice | None,
 ) -> PreprocessingChoice:
-    """Check what a user sets: a mapping with some of the fields of `PreprocessingChoice`."""
+    """Make and check a `PreprocessingChoice` from a mapping of some of its fields."""
     if given is None:
         return PreprocessingChoice()
     if isinstance(given, PreprocessingChoice):
@@ -75,7 +75,7 @@ def choose_preprocessing(
 
 
 def parse_levels(name: str, given: Any) -> tuple[float, ...]:
-    """Numbers of channels from a number, a sequence, or words such as "0.5,0.5,0.5".
+    """Parse levels per channel: a number, a sequence, or text such as "0.5,0.5,0.5".
 
     >>> parse_levels("mean", ["0.485,0.456", "0.406"])
     (0.485, 0.456, 0.406)
@@ -111,7 +111,7 @@ def _check_levels(name: str, levels: tuple[float, ...] | None) -> None:
 
 
 def per_channel(name: str, levels: Sequence[float], channels: int, model: str) -> tuple[float, ...]:
-    """One number for each channel of a model; one number counts for all of them."""
+    """Expand levels to one number per channel of a model; raise if their number does not fit."""
     if len(levels) == 1:
         return tuple(levels) * channels
     if len(levels) == channels:
@@ -126,13 +126,13 @@ def per_channel(name: str, levels: Sequence[float], channels: int, model: str) -
 def model_framing(
     trained: Mapping[str, Any], size: tuple[int, int], choice: PreprocessingChoice
 ) -> Framing:
-    """The framing of a model's images, from what it declares and what you set."""
+    """The framing of a model's images, from what it declares and what the user sets."""
     crop, mode, resize = trained.get("crop_pct"), trained.get("crop_mode"), trained.get("resize")
     processor = trained.get("processor", "")
     declared = trained.get("crop_size")
     height, width = (declared, declared) if isinstance(declared, int) else declared or size
     if (height, width) != size:
-        # another image size than the weights declare: keep the same share of the picture
+        # another image size than the weights declare: keep the same share of the image
         if resize is not None:
             crop = height / resize
         processor, resize = "", None

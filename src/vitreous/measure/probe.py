@@ -1,10 +1,10 @@
 """The base class of probes, which sum numbers over images and turn the sums into a `Result`.
 
-The state of a probe is a dict of float64 sums. Merging shards, joining processes and resuming are
-all addition, and cannot disagree. Intervals come from the same sums by the Poisson bootstrap: each
-is kept 1 + `REPEATS` times, once as it is and `REPEATS` times with every image weighted by a
-Poisson number of mean one, which depends on the number of the image and the seed alone. So any
-statistic has a bootstrap over images, although no single image is kept.
+The state of a probe is a dict of float64 sums. So merging shards, joining processes and resuming
+are all addition. Intervals come from the same sums by the Poisson bootstrap: each sum is stored
+1 + `REPEATS` times, once unweighted, and `REPEATS` times with every image weighted by a Poisson
+number of mean one, which depends only on the seed and the number of the image. So any statistic
+can be bootstrapped over images, although no image is kept.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True)
 class PerImageValues:
-    """One array per image of a batch, still to be summed.
+    """One array per image of a batch, which the pass will sum.
 
-    The values of all probes are summed together: a GPU starts two large products sooner than
-    hundreds of small ones.
+    The values of all probes are summed together, because launching hundreds of small products on a
+    GPU takes longer than two large ones.
     """
 
     values: Tensor
-    """(b, …); NaN where an image has no value."""
+    """(b, …); NaN if an image has no value."""
 
 
 Updates = Mapping[str, "Tensor | PerImageValues"]
-"""By name: sums, or values of images, which are summed to `name/sum` and `name/count`."""
+"""Sums by name, or values per image, which are summed to `name/sum` and `name/count`."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Setting:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "subjects", tuple(each.shown(self.data) for each in self.subjects))
+        prepared = tuple(subject.for_dataset(self.data) for subject in self.subjects)
+        object.__setattr__(self, "subjects", prepared)
 
     @cached_property
     def distinct(self) -> Tensor:
-        """(n,) whether each image is the first with its pixels; False for copies of earlier
-        ones."""
+        """(n,) whether each image differs from all earlier images; False for duplicates."""
         digests: set[bytes] = set()
         distinct = []
         for chunk in self.data.images.split(256):
@@ -78,7 +78,7 @@ class Setting:
 
     @property
     def copies(self) -> int:
-        """Number of images that are copies of earlier ones."""
+        """Number of images that are duplicates of earlier ones."""
         return int((~self.distinct).sum())
 
     @property
@@ -86,7 +86,7 @@ class Setting:
         return bool((self.data.labels >= 0).all()) and len(self.data.classes) > 0
 
     def unmarkable(self, subject: Subject) -> str:
-        """Why the predictions of a model cannot be compared with labels, or an empty string."""
+        """Why predictions of a model cannot be compared with labels; empty if they can."""
         classes = self.data.classes
         if not self.labelled:
             return f"Images of {self.data.name!r} have no labels to compare predictions with."
@@ -113,7 +113,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Batch:
-    """Images that pass through a model together.
+    """A batch of images, with their labels and bootstrap weights.
 
     Examples
     --------
@@ -131,12 +131,12 @@ class Batch:
     labels: Tensor
     """(b,); -1 where unknown."""
     seed: int = 0
-    whole: bool = True
-    """Whether the batch is a whole shard; where memory is short it is part of one."""
+    full_shard: bool = True
+    """Whether the batch is a full shard; if memory is short it is only a part of one."""
     device: torch.device | None = None
-    """Where everything is sent at once, so that a GPU need not wait for it."""
+    """Device to which all parts are sent when the batch is made, so that a GPU need not wait."""
     views: Mapping[Framing, Tensor] = field(default_factory=dict)
-    """The same images as models with other framings get them."""
+    """The same images resized and cropped in other ways, by framing."""
 
     def __post_init__(self) -> None:
         if self.device is not None:
@@ -148,9 +148,9 @@ class Batch:
 
     @cached_property
     def weights(self) -> Tensor:
-        """(1 + REPEATS, b) how often each image counts: once, then as drawn for each replicate."""
-        drawn = torch.from_numpy(poisson_weights(self.rows.tolist(), self.seed)).T
-        return torch.cat([torch.ones(1, len(self), dtype=torch.float64), drawn])
+        """(1 + REPEATS, b) weights of the images: ones, then Poisson weights per replicate."""
+        poisson = torch.from_numpy(poisson_weights(self.rows.tolist(), self.seed)).T
+        return torch.cat([torch.ones(1, len(self), dtype=torch.float64), poisson])
 
     @cached_property
     def _sent(self) -> dict[tuple[Part, torch.device], PendingCopy]:
@@ -164,13 +164,13 @@ class Batch:
         self._sent[part, device] = to_device(getattr(self, part), device)
 
     def on(self, device: torch.device, part: Part) -> Tensor:
-        """Images, labels or weights on a device; each is transferred once."""
+        """Return images, labels or weights on a device; each is transferred only once."""
         if (part, device) not in self._sent:
             self._send(part, device)
         return self._sent[part, device]()
 
     def prepared(self, subject: Subject) -> Tensor:
-        """The images as a model takes them; computed once."""
+        """Return the images prepared for a model; computed only once."""
         if subject.name not in self._prepared:
             view = self.views.get(subject.framing) if subject.framing is not None else None
             images = self.on(subject.device, "images") if view is None else view
@@ -180,39 +180,44 @@ class Batch:
     def total(self, values: Tensor) -> Tensor:
         """(1 + REPEATS, …) weighted sums over the images of `values` (b, …).
 
-        They stay on the device of the values, because each transfer would make a GPU wait.
+        The sums stay on the device of the values, because each transfer would make a GPU wait.
         """
         flat = values.detach().double().reshape(len(self), prod(values.shape[1:]))
         return (self.on(flat.device, "weights") @ flat).reshape(-1, *values.shape[1:])
 
 
 def interval(replicates: Tensor | np.ndarray, count: Any) -> Interval:
-    """Value and 95 % interval of a statistic given as (1 + REPEATS, …); no interval for one
-    image."""
+    """Value and 95 % interval of a statistic given as (1 + REPEATS, …).
+
+    The interval of a single image is NaN.
+    """
     values = np.asarray(replicates, dtype=np.float64)
-    found = from_replicates(values[0], values[1:], count)
+    _, low, high = from_replicates(values[0], values[1:], count)
     unknown = np.isnan(values[0])
-    return Interval(values[0], *(np.where(unknown, np.nan, end)[()] for end in found[1:]))
+    return Interval(values[0], *(np.where(unknown, np.nan, end)[()] for end in (low, high)))
 
 
 def estimated(replicates: Tensor | np.ndarray, count: Any) -> Estimate:
     """Value, 95 % interval and replicates of a statistic given as (1 + REPEATS, …)."""
     values = np.asarray(replicates, dtype=np.float64)
-    found = interval(values, count)
-    return Estimate(
-        np.asarray(found.mean), np.asarray(found.low), np.asarray(found.high), values[1:]
-    )
+    mean, low, high = interval(values, count)
+    return Estimate(np.asarray(mean), np.asarray(low), np.asarray(high), values[1:])
 
 
 class Probe(Measurement, ABC):
-    """A measurement in one pass over the images. An instance serves one inspection; fields are
-    options.
+    """A measurement in one pass over the images.
 
-    The order of calls: `begin`; then for every shard `start_shard`, and for every model `update`
-    with each unit that was not refused, as soon as the unit has computed, and `update_output` with
-    the output of the model; `end_shard` when all models have seen the shard; at last `answer`. What
-    `update`, `update_output` and `end_shard` return is summed under its keys. What a probe keeps in
-    between it forgets at `start_shard`, because a shard begins again when memory runs out.
+    Use a new instance for every inspection. Fields are options. The methods are called in this
+    order:
+
+    1. `begin`, once;
+    2. for every shard: `start_shard`; then for every model `update` for each unit that the probe
+       does not refuse, as soon as the unit is computed, and `update_output` with the output of the
+       model; then `end_shard`;
+    3. `answer`, once.
+
+    What `update`, `update_output` and `end_shard` return is summed by key. Reset any other state
+    in `start_shard`, because a shard starts again when memory runs out.
 
     Examples
     --------
@@ -232,51 +237,55 @@ class Probe(Measurement, ABC):
 
     category: ClassVar[str] = "probe"
     sites: tuple[Site, ...] = ()
-    """What to observe in every unit; empty for probes of weights or outputs alone."""
+    """What to observe in every unit; empty for probes of weights or outputs."""
     setting: Setting
 
     @property
     def shard_multiple(self) -> int:
-        """Images that are compared with each other. Shards hold multiples of this number, so that
-        no result depends on how images are divided."""
+        """Number of images that are compared with each other.
+
+        Shards have a multiple of this size, so that results do not depend on the size of shards.
+        """
         return 1
 
     def begin(self, setting: Setting) -> None:
-        """Before the first image."""
+        """Called before the first image."""
         self.setting = setting
 
     def unsuited(self, subject: Subject) -> str:
-        """Why the probe does not suit a model, as a sentence; empty if it does."""
+        """Return why the probe does not suit a model, as a sentence; empty if it does."""
         return ""
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
-        """Why the probe cannot measure a unit: a sentence, or an empty string where the reason is
-        obvious; None if it can."""
+        """Return None if the probe can measure a unit; otherwise why not, as a sentence.
+
+        The sentence may be empty if the reason is obvious.
+        """
         return None if self.sites else ""
 
     def start_shard(self) -> None:
-        """Forget what was kept for the last shard."""
+        """Reset the state that was kept for the last shard."""
         return
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
-        """Sums of one unit, called as soon as the unit has computed."""
+        """Return sums of one unit; called as soon as the unit is computed."""
         return {}
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Updates:
-        """Sums of one model, called with its output."""
+        """Return sums of one model, from its output."""
         return {}
 
     def end_shard(self, shard: Batch) -> Sums:
-        """Sums of the whole shard, called when it has passed through all models."""
+        """Return sums of a full shard; called when all models have run on it."""
         return {}
 
     @abstractmethod
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
-        """The result, from the sums over all images, for the models that the probe suits."""
+        """Compute the result from the sums over all images, for the models that the probe suits."""
 
 
 def sum_key(subject: Subject, unit: Unit | None = None, what: str = "") -> str:
-    """The name of a sum: `vit/12/distance`."""
+    """The key of a sum: `vit/12/distance`."""
     parts = [subject.name]
     if unit is not None:
         parts.append(str(unit.index))

@@ -1,7 +1,7 @@
-"""Measurements by name: a folder with one per file, and plugins.
+"""Find measurements by name, in a folder with one measurement per file and among plugins.
 
-The folder is the registry; listing it imports nothing. A plugin is installed (its package has an
-entry point), or belongs to a book of findings, or is given as `file.py:Class` or `module:Class`.
+Listing the folder imports nothing. A plugin is installed (its package has an entry point), belongs
+to a book of findings, or is given as `file.py:Class` or `module:Class`.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ class Registry:
     folder: Path
     kind: Kind
     listing: str
-    """The word after `vitreous list`."""
+    """Argument of `vitreous list` that lists them."""
     of_books: Mapping[str, str]
-    """Measurements of books that were read, by name, as `module:Class`."""
+    """Measurements of books of findings, by name, as `module:Class`."""
     given: dict[str, str] = field(default_factory=dict)
-    """Measurements given as `file.py:Class` in this process, by name, with the whole path."""
+    """Measurements given as `file.py:Class` in this process, by name, with absolute paths."""
 
     @property
     def what(self) -> str:
-        """What one measurement is called."""
+        """What one measurement is called in messages: "probe" or "analysis"."""
         return self.kind.what
 
     def own_names(self) -> list[str]:
-        """Names of the measurements of the folder, sorted; they run where none is named."""
+        """Sorted names of the measurements in the folder, which run by default."""
         return sorted(path.stem for path in self.folder.glob("*.py") if path.stem != "__init__")
 
     def names(self) -> list[str]:
-        """Names of all measurements, sorted, plugins included."""
+        """Sorted names of all measurements, including plugins."""
         return sorted({*self.own_names(), *self.plugins()})
 
     def plugins(self) -> dict[str, str]:
-        """Measurements that are not in the folder, by name, as `module:Class`."""
+        """Plugins by name, as `module:Class`."""
         installed = usable_plugins(self.kind, self.own_names())
-        found = {name: each.text for name, each in installed.items()}
+        plugins = {name: plugin.text for name, plugin in installed.items()}
         for name, text in self.of_books.items():
             if name in self.own_names():
                 raise VitreousError(
                     f"The {self.what} {name!r} of {text} has the name of one of Vitreous; choose "
                     "another."
                 )
-            if found.setdefault(name, text) != text:
+            if plugins.setdefault(name, text) != text:
                 raise VitreousError(
-                    f"{found[name]} and {text} both bring a {self.what} {name!r}; choose another "
+                    f"{plugins[name]} and {text} both bring a {self.what} {name!r}; choose another "
                     "name for one of them."
                 )
-        return {**found, **self.given}
+        return {**plugins, **self.given}
 
     def check(self, name: str) -> None:
         """Raise an error with the nearest names if there is no such measurement."""
@@ -81,9 +81,9 @@ class Registry:
         raise UnknownName(self.what, name, self.names(), hint)
 
     def resolve(self, text: str) -> str:
-        """The name of a measurement that is given by its name, or as `file.py:Class`.
+        """Return the name of a measurement that is given by name or as `file.py:Class`.
 
-        A class that is given so is loaded, and known by its name from then on.
+        A class is loaded, and can be given by its name from then on.
 
         Examples
         --------
@@ -111,7 +111,7 @@ class Registry:
         return name
 
     def named(self, name: str) -> type[Any]:
-        """The class of a measurement: of our folder, the first name in `__all__` of its file."""
+        """The class of a measurement: for ours, the first name in `__all__` of its file."""
         name = self.resolve(name)
         if name not in self.own_names():
             return self._load_named(name, self.plugins()[name])
@@ -120,7 +120,7 @@ class Registry:
         return measurement
 
     def _load_named(self, name: str, text: str) -> type[Any]:
-        """The class of a plugin; its `name` has to be the one it is known by."""
+        """Load the class of a plugin; raise unless its `name` is the registered one."""
         measurement = self._load(text)
         if measurement.name != name:
             raise VitreousError(
@@ -130,7 +130,7 @@ class Registry:
         return measurement
 
     def _load(self, text: str) -> type[Any]:
-        """The class of a plugin, which is complete."""
+        """Load the class of a plugin; raise if it is incomplete."""
         measurement: type[Any] = load_object(text, self.kind, self._fits)
         if isabstract(measurement):
             missing = ", ".join(sorted(measurement.__abstractmethods__))
@@ -147,7 +147,7 @@ class Registry:
         return isinstance(found, type) and getattr(found, "category", None) == self.what
 
     def origin(self, name: str) -> str:
-        """Where a plugin comes from: package and version, or `module:Class`; "" for our own."""
+        """The origin of a plugin: package and version, or `module:Class`; empty for our own."""
         if name in self.own_names():
             return ""
         text = self.plugins()[name]
@@ -155,25 +155,25 @@ class Registry:
         return f"{installed.origin}, {text}" if installed else text
 
     def provenance(self, name: str) -> dict[str, str]:
-        """What the numbers of a plugin depend on: where it is, and its file; empty for our own."""
+        """Origin and source digest of a plugin, on which its numbers depend; empty for our own."""
         text = {} if name in self.own_names() else self.plugins()
         if name not in text:
-            return {}  # an instance of a class that only this process knows
+            return {}  # an instance of a class that is not registered
         return {"from": self.origin(name), "source": source_digest(text[name])}
 
     def source(self, name: str) -> ast.Module:
-        """The syntax tree of the file, or of the class of a plugin; nothing is run."""
+        """The syntax tree of the file, or of the class of a plugin, without importing it."""
         if name in self.own_names():
             return ast.parse((self.folder / f"{name}.py").read_text(encoding="utf-8"))
         text = name if is_reference(name) else self.plugins()[name]
         definition = plugin_source.find_definition(text)
         file = plugin_source.source_file(text.rpartition(":")[0])
-        whole = plugin_source.read_source(file).body if file else []
-        constants = [node for node in whole if not isinstance(node, plugin_source.Definition)]
+        nodes = plugin_source.read_source(file).body if file else []
+        constants = [node for node in nodes if not isinstance(node, plugin_source.Definition)]
         return ast.Module([*constants, definition] if definition else [], [])
 
     def summary(self, name: str) -> str:
-        """What is measured, in a line, read without importing the file."""
+        """The first line of the docstring of a measurement, without importing its file."""
         if name not in self.own_names():
             text = name if is_reference(name) else self.plugins()[name]
             problem = plugin_source.find_problem(text)

@@ -1,8 +1,8 @@
-"""What probes and analyses have in common: a name, and their section of the report.
+"""The common base of probes and analyses: a name, and a section of the report.
 
-The file of a measurement holds everything that a report says about it. The report finds the file
-by the name of the result. A result of a plugin also keeps its section, for readers who do not have
-the plugin; without either it gets a default section.
+The file of a measurement contains all text of the report about it. The report finds the file by the
+name of the result. A result of a plugin also stores its section, for readers without the plugin. If
+there is neither, it gets a default section.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Section:
     """One of `GROUPS`."""
     title: str
     explains: str = ""
-    """What is measured, and why one would want to know."""
+    """What is measured, and why."""
     paper: str = ""
     """What the papers found, and where."""
     order: int = 100
@@ -57,29 +57,29 @@ class Section:
 
 
 class Measurement:
-    """What the classes `Probe` and `Analysis` declare alike."""
+    """Common base class of `Probe` and `Analysis`."""
 
     name: ClassVar[str]
     """Name of the file, the result, the command line option and the docs page."""
     category: ClassVar[str] = "measurement"
     """"probe" or "analysis"."""
     ids: ClassVar[tuple[str, ...]] = ()
-    """Rows of the catalogue."""
+    """Ids of the catalogue of papers' findings."""
     fleeting: ClassVar[tuple[str, ...]] = ()
-    """Columns that depend on the clock, so that no two runs agree on them."""
+    """Columns that depend on timing, so that they differ between runs."""
     section: ClassVar[Section | None] = None
     """Its section of the report (default: the name as title, in the last group)."""
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
-        """Yield sentences that sum up a result, as HTML; empty ones are dropped."""
+        """Yield sentences that summarise a result, as HTML; empty ones are dropped."""
         yield from ()
 
 
 def find_measurement(name: str) -> type[Measurement] | None:
-    """The class of a probe or analysis: ours or a plugin, or else any that this process defined.
+    """The class of a probe or analysis: ours, a plugin, or else one defined in this process.
 
-    None for a plugin that cannot be loaded: its results are shown all the same.
+    None for a plugin that cannot be loaded; its results can still be reported.
     """
     for registry in (probes.REGISTRY, analyses.REGISTRY):
         if name in registry.own_names():
@@ -88,7 +88,7 @@ def find_measurement(name: str) -> type[Measurement] | None:
             if name in registry.plugins():
                 return registry.named(name)
     defined = [each for each in _subclasses(Measurement) if _name(each) == name]
-    return defined[-1] if defined else None  # in a notebook a cell may have run twice
+    return defined[-1] if defined else None  # the last one, since a notebook cell may run twice
 
 
 def _subclasses(parent: type[Measurement]) -> Iterator[type[Measurement]]:
@@ -102,7 +102,7 @@ def _name(measurement: type[Measurement]) -> str:
 
 
 def section_of(name: str, result: Result | None = None) -> Section:
-    """The section of a measurement, as its class declares it, or else as its result keeps it.
+    """The section of a measurement, as declared by its class, or else as stored in its result.
 
     Without either the name is the title, in the last group.
     """
@@ -110,26 +110,26 @@ def section_of(name: str, result: Result | None = None) -> Section:
     if measurement is not None:
         return _declared(measurement)
     if result is not None and "section" in result.about:
-        with suppress(TypeError, VitreousError):  # written by another version
+        with suppress(TypeError, VitreousError):  # stored by another version
             return Section(**result.about["section"])
-    return _plain(name)
+    return _default_section(name)
 
 
 def _declared(measurement: type[Measurement]) -> Section:
-    """The section of a class; one that declares none is explained by its docstring."""
+    """The section of a class; if it declares none, a default one with its docstring."""
     if isinstance(measurement.section, Section):
         return measurement.section
     says = (vars(measurement).get("__doc__") or "").strip().partition("\n")[0]
     generated = says.startswith(f"{measurement.__name__}(")  # by @dataclass
-    return _plain(measurement.name, "" if generated else says)
+    return _default_section(measurement.name, "" if generated else says)
 
 
-def _plain(name: str, explains: str = "") -> Section:
+def _default_section(name: str, explains: str = "") -> Section:
     return Section("more", name.replace("_", " ").capitalize(), explains)
 
 
 def kept_section(measurement: Measurement) -> dict[str, Any]:
-    """The section of a measurement that is not one of ours, as its result keeps it; else empty."""
+    """The section of a plugin, to store in its result; empty for our measurements."""
     ours = {*probes.own_names(), *analyses.own_names()}
     if measurement.name in ours:
         return {}
@@ -137,9 +137,9 @@ def kept_section(measurement: Measurement) -> dict[str, Any]:
 
 
 def sentences_of(result: Result) -> list[str]:
-    """Sentences that sum up a result, as HTML; none for an empty table.
+    """Sentences that summarise a result, as HTML; empty for an empty table.
 
-    A result stored by an older version may lack a column that they need; then one sentence says so.
+    If a result of an older version lacks a column that they need, one sentence says so.
     """
     measurement = find_measurement(result.name)
     if measurement is None or result.table.empty:
@@ -157,8 +157,8 @@ def sentences_of(result: Result) -> list[str]:
 
 def sections_of(names: Iterable[str], results: Mapping[str, Result]) -> dict[str, Section]:
     """The section of every measurement, also of those without a result."""
-    there = dict(results)  # an inspection raises for what was left out
-    return {name: section_of(name, there.get(name)) for name in names}
+    known = dict(results)  # an inspection raises for what was left out
+    return {name: section_of(name, known.get(name)) for name in names}
 
 
 def arrange(names: Iterable[str], results: Mapping[str, Result]) -> dict[str, list[str]]:

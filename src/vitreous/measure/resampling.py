@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 REPEATS = 200
 """Bootstrap replicates; with 200, their standard deviation is known to 5 %."""
 CHUNK = 1 << 20
-"""Numbers in memory at a time, weights or values: 8 MB, whatever the number of images."""
+"""Number of weights or values in memory at a time: 8 MB, for any number of images."""
 
 
 def poisson_weights(rows: Sequence[int], seed: int) -> Array:
@@ -30,7 +30,7 @@ def poisson_weights(rows: Sequence[int], seed: int) -> Array:
 
 
 def bootstrap_weights(rows: Sequence[int], seed: int) -> Array:
-    """Return how often each image counts, (1 + REPEATS, n): once, then as often as drawn."""
+    """Return weights of images, (1 + REPEATS, n): ones, then Poisson weights per replicate."""
     weights = np.ones((1 + REPEATS, len(rows)))  # in row order: BLAS rounds differently otherwise
     weights[1:] = poisson_weights(rows, seed).T
     return weights

@@ -1,4 +1,4 @@
-"""Measurements and images as users choose them: by name, with options, or as instances."""
+"""Turn what users choose into objects: names, options or instances of measurements; images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vitreous.measure.probe import Probe
 
 MOST = 10**7
-"""The largest number an option takes; more is a slip, and would fill the memory."""
+"""The largest number that an option accepts; larger ones are typos and would fill the memory."""
 
 
 T = TypeVar("T", bound="Probe | Analysis")
@@ -34,12 +34,12 @@ Chosen = str | Sequence[str | T] | Mapping[str, Mapping[str, Any]]
 
 
 def choose_probes(given: Chosen[Probe] | None) -> tuple[Probe, ...]:
-    """The probes given (default: all); at least one, and none twice."""
+    """Return the probes that were chosen (default: all); raise if there are none or duplicates."""
     return _choose(given, probes.REGISTRY)
 
 
 def choose_analyses(given: Chosen[Analysis] | None) -> tuple[Analysis, ...]:
-    """The analyses given (default: all); at least one, and none twice."""
+    """Return the analyses that were chosen (default: all); raise if none or duplicates."""
     return _choose(given, analyses.REGISTRY)
 
 
@@ -49,29 +49,29 @@ def _choose(given: Chosen[T] | None, registry: Registry) -> tuple[T, ...]:
         given = registry.own_names()
     elif isinstance(given, str):
         given = [given]
-    for each in given:
-        if isinstance(each, Measurement) and each.category == registry.what:
-            chosen.append(each)
-        elif isinstance(each, str):
-            options = given[each] if isinstance(given, Mapping) else {}
-            chosen.append(_make(registry.named(each), options))
+    for choice in given:
+        if isinstance(choice, Measurement) and choice.category == registry.what:
+            chosen.append(choice)
+        elif isinstance(choice, str):
+            options = given[choice] if isinstance(given, Mapping) else {}
+            chosen.append(_make(registry.named(choice), options))
         else:
             kind = registry.what.capitalize()
             raise VitreousError(
-                f"{each!r} is no {registry.what}: give a name or an instance of {kind}."
+                f"{choice!r} is no {registry.what}: give a name or an instance of {kind}."
             )
     if not chosen:
         raise VitreousError(
             f"There is nothing to measure: name at least one {registry.what}, or none for all."
         )
-    names = [each.name for each in chosen]
+    names = [choice.name for choice in chosen]
     if twice := [name for name in names if names.count(name) > 1]:
         raise VitreousError(f"The {registry.what} {twice[0]!r} was named twice; name each once.")
     return tuple(chosen)
 
 
 def _make(kind: type[Any], options: Mapping[str, Any]) -> Any:
-    """A measurement with these options; those of a plugin may be wrong in more ways than ours."""
+    """Make a measurement with these options; a constructor of a plugin may reject them."""
     validate_options(kind.name, kind, options)
     try:
         return kind(**options)
@@ -83,12 +83,12 @@ def _make(kind: type[Any], options: Mapping[str, Any]) -> Any:
 
 
 def options_of(measurement: Probe | Analysis) -> dict[str, Any]:
-    """The options of a measurement, which are its fields, and their values."""
+    """The options of a measurement (its dataclass fields) and their values."""
     return {name: getattr(measurement, name) for name in _options(type(measurement))}
 
 
 def described(measurement: Probe | Analysis) -> dict[str, Any]:
-    """The options of a measurement; of a plugin also where it comes from, and its section."""
+    """The options of a measurement, and the origin and report section of a plugin."""
     registry = probes.REGISTRY if measurement.category == "probe" else analyses.REGISTRY
     plugin = registry.provenance(measurement.name)
     return {
@@ -99,7 +99,7 @@ def described(measurement: Probe | Analysis) -> dict[str, Any]:
 
 
 def validate_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:
-    """Raise an error if a measurement does not have these options, or not with these values."""
+    """Raise if a measurement does not have these options, or does not accept their values."""
     known = _options(kind)
     hints = get_type_hints(kind) if known else {}
     for option, value in given.items():
@@ -110,7 +110,7 @@ def validate_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> No
             takes = annotation_in_words(hints[option])
             raise VitreousError(f"{name}.{option}={_short(value)} was set; it takes {takes}.")
         if isinstance(value, bool):
-            continue  # which Python counts among the numbers
+            continue  # in Python bools are ints
         least = 0 if not isinstance(value, int) or getattr(kind, option, None) in (0, None) else 1
         if isinstance(value, (int, float)) and not least <= value <= MOST:
             raise VitreousError(
@@ -133,9 +133,9 @@ def choose_images(
     data: Dataset | Path | str, split: str | None, limit: int | None, opened: Sequence[Subject],
     seed: int, skip_corrupt: bool = False, usual: str = "test",
 ) -> Dataset:  # fmt: skip
-    """At most `limit` images, class-balanced.
+    """Choose at most `limit` images, class-balanced.
 
-    Without a split those of the `usual` one, or all images of a data set without splits.
+    Without `split`, choose from the `usual` split, or from all images of a data set without splits.
     """
     data = given_images(data)
     if isinstance(data, str):
@@ -149,7 +149,7 @@ def choose_images(
 
 
 def _framed(name: str, split: str, opened: Sequence[Subject], how: Mapping[str, Any]) -> Dataset:
-    """Load images as every model gets them: once for each framing among the models."""
+    """Load images resized and cropped for every model: once for each distinct framing."""
     if name.startswith("world:"):
         return load(name, split=split, **how)
     framings = list(dict.fromkeys(each.framing for each in opened))

@@ -1,8 +1,8 @@
-"""One pass over the images: a shard passes through all models, and every unit goes to the probes.
+"""One pass over the images in shards. Every shard runs through all models, observed by the probes.
 
-The graph of a model hands each unit to the probes as soon as it has computed, and what they return
-is added to their sums. Processes share the shards, a shard begins again when memory runs out, and
-an interrupted inspection resumes after the last complete shard.
+The probes get each unit as soon as it is computed, and what they return is added to their sums. The
+shards are divided among processes. If memory runs out, a shard starts again with a smaller batch.
+An interrupted inspection resumes after the last complete shard.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from vitreous.specimen.observe import Sites
 log = logging.getLogger("vitreous")
 
 Forward = Callable[[int], None]
-"""Moves the progress bar: by images that passed through one model, or by pieces of an analysis."""
+"""Advances the progress bar: by images through one model, or by pieces of an analysis."""
 Fetch = Callable[[], Sums]
-"""Waits for sums that a GPU may still be computing."""
+"""Waits for the sums of a shard, which a GPU may still be computing, and returns them."""
 BROKEN = "broken"
-"""Prefix of the sum that says whether the output of a model has a number that is not finite."""
+"""Prefix of the sums that are positive if the output of a model was not finite."""
 
 
 @dataclass
 class Pass:
-    """Probes, the models and images they run on, and how many images pass at a time."""
+    """Probes, the models and images that they measure, and the sizes of shard and batch."""
 
     probes: tuple[Probe, ...]
     setting: Setting
     size: int
-    """Images per shard; rounded up to a multiple of what probes compare with each other."""
+    """Images per shard; rounded up to a multiple of every probe's `shard_multiple`."""
     batch: int
-    """Images per forward pass; halved when memory does not suffice."""
+    """Images per forward pass; halved when memory runs out."""
     probes_of: dict[str, dict[str, list[Probe]]] = field(default_factory=dict)
-    """Model, unit: the probes that observe it."""
+    """The probes that observe a unit, by model and unit."""
     left_out: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Probe, model: why the model, or some of its units by name, cannot be measured."""
+    """Why a model, or some of its units by name, cannot be measured, by probe and model."""
 
     def __post_init__(self) -> None:
         for probe in self.probes:
@@ -65,7 +65,7 @@ class Pass:
         self.size = -(-self.size // multiple) * multiple
 
     def _assign(self, probe: Probe, subject: Subject) -> None:
-        """Note which units of a model a probe observes, and why it leaves out the others."""
+        """Record which units of a model a probe observes, and why it leaves out the others."""
         units = self.probes_of.setdefault(subject.name, {})
         reasons = self.left_out.setdefault(probe.name, {})
         if why := probe.unsuited(subject):
@@ -73,14 +73,14 @@ class Pass:
             return
         refused = {unit.name: probe.refuses(subject, unit) for unit in subject.specimen.units}
         observed = [name for name, why in refused.items() if why is None]
-        given = {name: why for name, why in refused.items() if why}
+        explained = {name: why for name, why in refused.items() if why}
         if probe.sites and not observed:
-            reasons[subject.name] = next(iter(given.values()), "It suits none of its units.")
+            reasons[subject.name] = next(iter(explained.values()), "It suits none of its units.")
             return
         for name in observed:
             units.setdefault(name, []).append(probe)
-        if given:
-            reasons[subject.name] = given
+        if explained:
+            reasons[subject.name] = explained
 
     def suits(self, probe: Probe, subject: Subject) -> bool:
         """Whether a probe can measure a model, or at least some of its units."""
@@ -91,13 +91,13 @@ class Pass:
         return [subject for subject in self.setting.subjects if self.suits(probe, subject)]
 
     def reasons(self, probe: Probe) -> dict[str, str]:
-        """Why a probe has measured no model; a model that suits it gave no row."""
-        known = self.left_out[probe.name]
-        watched = "its units" if probe.sites else "no unit, since its 'sites' are empty"
-        nothing = f"The probe observes {watched}, and its result has no row."
+        """Why a probe without any result measured none of the models, by model."""
+        left_out = self.left_out[probe.name]
+        observed = "its units" if probe.sites else "no unit, since its 'sites' are empty"
+        no_rows = f"The probe observes {observed}, and its result has no row."
         return {
-            each.name: nothing if self.suits(probe, each) else str(known[each.name])
-            for each in self.setting.subjects
+            subject.name: no_rows if self.suits(probe, subject) else str(left_out[subject.name])
+            for subject in self.setting.subjects
         }
 
     @property
@@ -123,82 +123,85 @@ class Pass:
             "seed": self.setting.seed,
         }
 
-    def each(
+    def stream(
         self,
         numbers: Sequence[int],
         forward: Forward = lambda count: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[int, Sums]]:
-        """Yield numbers and sums of some shards, until `stop()`.
+        """Run the shards `numbers` until `stop()`; yield the number and sums of each.
 
-        A GPU is never idle: images of the next shard are prepared and sent while it computes, and
-        it gets that shard before its sums of the last one are fetched.
+        A GPU is kept busy: the images of the next shard are prepared and transferred while it
+        computes, and the next shard is launched before the sums of the last one are fetched.
         """
         on_gpu = self.device is not None
-        waiting: list[tuple[int, Fetch]] = []
+        pending: list[tuple[int, Fetch]] = []
         with ThreadPoolExecutor(1) as background:
             ready: dict[int, Future[Batch]] = {}
-            for number, after in zip_longest(numbers, numbers[1:]):
+            for number, following in zip_longest(numbers, numbers[1:]):
                 if stop():
                     break
-                if after is not None and on_gpu and self.batch >= self.size:  # room for two shards
-                    ready[after] = background.submit(self._batch, self.rows(after), True)
-                waiting.append((number, self.begin(number, forward, ready.pop(number, None))))
-                while len(waiting) > (1 if on_gpu else 0):
-                    first, fetch = waiting.pop(0)
-                    yield first, fetch()
-        for last, fetch in waiting:
-            yield last, fetch()
+                fits_two_shards = self.batch >= self.size  # the batch was not halved so far
+                if following is not None and on_gpu and fits_two_shards:
+                    ready[following] = background.submit(self._batch, self.rows(following), True)
+                pending.append((number, self.begin(number, forward, ready.pop(number, None))))
+                while len(pending) > (1 if on_gpu else 0):
+                    oldest, fetch = pending.pop(0)
+                    yield oldest, fetch()
+        for number, fetch in pending:
+            yield number, fetch()
 
     def rows(self, number: int) -> Tensor:
-        """Numbers of a shard's images."""
+        """Numbers of the images of a shard."""
         return torch.arange(self.images(number)) + number * self.size
 
     def shard(self, number: int, forward: Forward = lambda count: None) -> Sums:
-        """The sums of one shard."""
+        """Compute the sums of one shard."""
         return self.begin(number, forward)()
 
     def begin(
         self, number: int, forward: Forward = lambda count: None, ready: Future[Batch] | None = None
     ) -> Fetch:
-        """Pass one shard, with smaller batches while memory does not suffice; returns what fetches
-        its sums."""
+        """Run one shard through all models, and return the function that fetches its sums.
+
+        If memory runs out, the shard is run again with half the batch size.
+        """
         rows, prepared, passed = self.rows(number), ready, list[int]()
 
         def attempt() -> Fetch:
-            shard = prepared.result() if prepared else self._batch(rows, whole=True)
-            return self._begin(rows, shard, passed, forward)
+            shard = prepared.result() if prepared else self._batch(rows, full_shard=True)
+            return self._run_shard(rows, shard, passed, forward)
 
-        def again() -> None:
+        def reset() -> None:
             nonlocal prepared
             prepared = None  # frees the images and what was computed from them
-            forward(-sum(passed))
+            forward(-sum(passed))  # moves the progress bar back
             passed.clear()
 
-        return halving(self, len(rows), attempt, again)
+        return halving(self, len(rows), attempt, reset)
 
     @torch.no_grad()
-    def _begin(self, rows: Tensor, shard: Batch, passed: list[int], forward: Forward) -> Fetch:
+    def _run_shard(self, rows: Tensor, shard: Batch, passed: list[int], forward: Forward) -> Fetch:
         sums: Sums = {}
         for probe in self.probes:
             probe.start_shard()
         for part in rows.split(self.batch):
-            batch = shard if len(part) == len(rows) else self._batch(part, whole=False)
+            batch = shard if len(part) == len(rows) else self._batch(part, full_shard=False)
             for subject in self.setting.subjects:
                 self._pass(subject, batch, sums)
                 passed.append(len(part))
                 forward(len(part))
         for probe in self.probes:
             _add(sums, probe, probe.end_shard(shard), {})
-        arriving = start_transfer(sums)
+        wait_for_sums = start_transfer(sums)
 
         def fetch() -> Sums:
-            arrived = arriving()
+            on_cpu = wait_for_sums()
             for subject in self.setting.subjects:
-                if bool(arrived.pop(f"{BROKEN}:{subject.name}")):
+                if bool(on_cpu.pop(f"{BROKEN}:{subject.name}")):
                     batches = (self._batch(part, False) for part in rows.split(self.batch))
                     raise VitreousError(describe_broken(subject, batches))
-            return arrived
+            return on_cpu
 
         return fetch
 
@@ -208,73 +211,76 @@ class Pass:
         devices = (subject.device for subject in self.setting.subjects)
         return next((device for device in devices if device.type == "cuda"), None)
 
-    def _batch(self, rows: Tensor, whole: bool) -> Batch:
+    def _batch(self, rows: Tensor, full_shard: bool) -> Batch:
         data, part = self.setting.data, slice(int(rows[0]), int(rows[-1]) + 1)
         views = {framing: images[part] for framing, images in data.views.items()}
         images, labels = data.images[part], data.labels[part]
-        return Batch(rows, images, labels, self.setting.seed, whole, self.device, views)
+        return Batch(rows, images, labels, self.setting.seed, full_shard, self.device, views)
 
     def _pass(self, subject: Subject, batch: Batch, sums: Sums) -> None:
-        """Pass a batch through one model and add what the probes return to the sums."""
+        """Run a batch through one model, and add what the probes return to the sums."""
         probes_of = self.probes_of[subject.name]
         per_image: dict[str, Tensor] = {}
         sites = [site for probes in probes_of.values() for probe in probes for site in probe.sites]
 
-        def each(unit: Unit, observed: Sites) -> None:
+        def update(unit: Unit, observed: Sites) -> None:
             for probe in probes_of.get(unit.name, ()):
                 _add(sums, probe, probe.update(subject, unit, observed, batch), per_image)
 
         images = batch.prepared(subject)
         if probes_of:
             distinct, units = tuple(dict.fromkeys(sites)), list(probes_of)
-            output = subject.specimen.observe(images, distinct, units, each=each).output
+            output = subject.specimen.observe(images, distinct, units, each=update).output
         else:
             output = subject.specimen(images)
         for probe in self.probes:
             if self.suits(probe, subject):
                 _add(sums, probe, probe.update_output(subject, output, batch), per_image)
         for name, value in sum_over_images(batch, per_image).items():
-            _put(sums, name, value)
-        _put(sums, f"{BROKEN}:{subject.name}", _not_finite(output))
+            _add_to(sums, name, value)
+        _add_to(sums, f"{BROKEN}:{subject.name}", _not_finite(output))
 
 
 def _add(sums: Sums, probe: Probe, updates: Updates, per_image: dict[str, Tensor]) -> None:
-    """Add updates to the sums; values of images wait in `per_image` until the model has
-    computed."""
+    """Add the updates of a probe to the sums; per-image values are collected in `per_image`.
+
+    These are summed all together when the model has computed.
+    """
     for name, value in updates.items():
         if isinstance(value, PerImageValues):
             per_image[f"{probe.name}:{name}"] = value.values
         else:
-            _put(sums, f"{probe.name}:{name}", value.detach().double())
+            _add_to(sums, f"{probe.name}:{name}", value.detach().double())
 
 
-def _put(sums: Sums, name: str, value: Tensor) -> None:
+def _add_to(sums: Sums, name: str, value: Tensor) -> None:
     sums[name] = sums[name] + value.to(sums[name].device) if name in sums else value
 
 
 def start_transfer(sums: Sums) -> Fetch:
-    """Start moving sums to main memory; returns what waits for them.
+    """Start the transfer of sums to main memory; return a function that waits for it.
 
-    A GPU hands over its sums in one piece: hundreds of small transfers take longer than a model.
+    All sums of a GPU are sent as one tensor: hundreds of small transfers take longer than the
+    forward pass of a model.
     """
     shapes = {name: value.shape for name, value in sums.items() if value.device.type != "cpu"}
     if not shapes:
         return lambda: sums
-    arriving = to_memory(torch.cat([sums[name].flatten() for name in shapes]))
-    arrived = {name: value for name, value in sums.items() if name not in shapes}
+    wait_for_flat = to_memory(torch.cat([sums[name].flatten() for name in shapes]))
+    on_cpu = {name: value for name, value in sums.items() if name not in shapes}
     names = list(sums)
 
     def fetch() -> Sums:
-        parts = arriving().split([shape.numel() for shape in shapes.values()])
+        parts = wait_for_flat().split([shape.numel() for shape in shapes.values()])
         for (name, shape), part in zip(shapes.items(), parts, strict=True):
-            arrived[name] = part.reshape(shape).clone()
-        return {name: arrived[name] for name in names}
+            on_cpu[name] = part.reshape(shape).clone()
+        return {name: on_cpu[name] for name in names}
 
     return fetch
 
 
 def _not_finite(output: Any) -> Tensor:
-    """1 if the output has a number that is not finite: a NaN anywhere in a model reaches it."""
+    """1 if the output is not finite. A NaN anywhere in a model spreads to its output."""
     leaves = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
     finite = [leaf.isfinite().all() for leaf in leaves if leaf.is_floating_point()]
     return (~torch.stack(finite).all()).double() if finite else torch.zeros((), dtype=torch.float64)
@@ -282,18 +288,20 @@ def _not_finite(output: Any) -> Tensor:
 
 @torch.no_grad()
 def describe_broken(subject: Subject, batches: Iterable[Batch]) -> str:
-    """The error about a model whose output is not finite; a second pass finds the first such
-    unit."""
+    """The error message for a model whose output is not finite.
+
+    It names the first unit with such numbers, which takes a second pass.
+    """
     broken: list[str] = []
 
-    def each(unit: Unit, observed: Sites) -> None:
+    def check(unit: Unit, observed: Sites) -> None:
         after = observed.after
         if not broken and after is not None and not bool(after.raw.isfinite().all()):
             broken.append(unit.name)
 
     for batch in batches:
         if not broken:
-            subject.specimen.observe(batch.prepared(subject), ("after",), each=each)
+            subject.specimen.observe(batch.prepared(subject), ("after",), each=check)
     unit = broken[0] if broken else "head"
     return (
         f"{subject.name} gives NaN or infinite numbers, first after its unit {unit!r}; nothing "

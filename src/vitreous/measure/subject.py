@@ -1,5 +1,4 @@
-"""A model that is measured: its name in tables, its specimen, and how images are prepared for
-it."""
+"""A model to measure: its name in tables, its specimen, and its preprocessing of images."""
 
 from __future__ import annotations
 
@@ -51,51 +50,50 @@ class Subject:
     name: str
     specimen: Specimen
     model: nn.Module | None = None
-    """As it was given; None for a specimen, whose model is no longer known."""
+    """The model as the user gave it; None if a specimen was given, which does not keep it."""
     mean: tuple[float, ...] = USUAL[0]
     std: tuple[float, ...] = USUAL[1]
     classes: tuple[str, ...] = ()
-    """Names of the classes it was trained for, where known."""
+    """Names of the classes it was trained for, if known."""
     fingerprint: str = ""
     normalised: Source = "ImageNet"
-    """Whose mean and std these are."""
+    """Where mean and std come from."""
     framing: Framing | None = None
-    """How pictures become pixels for it."""
+    """How images are resized and cropped for it."""
     declared_by: str = ""
-    """Who says how its images are prepared: timm, torchvision, …; empty if nobody does."""
+    """The library whose metadata declare the preprocessing: timm, torchvision, …; else empty."""
     reverse_channels: bool = False
-    """Whether it takes blue, green, red."""
+    """Whether its channels are blue, green, red."""
 
-    def shown(self, data: Dataset) -> Subject:
-        """The model with the mean and std of its images: its own, else those that the data set
-        declares, else ImageNet's.
+    def for_dataset(self, data: Dataset) -> Subject:
+        """Set mean and std: the model's own, else those the data set declares, else ImageNet's.
 
-        Measured ones of a folder of photos do not count: the same photo would be another input
-        among other photos. This is decided nowhere else.
+        Statistics measured on a folder of images are not used, because the input for one image
+        would then depend on the other images. Only this method decides on mean and std.
         """
         if data.split == "all" and _same_place(self.specimen.trained.get("data"), data.name):
             _warn_of_training_images(self.name, data.name)
         if self.normalised in ("you", "model"):
             return self
-        known = not data.measured and (data.mean, data.std) != USUAL
-        mean, std = map(self._channels, (data.mean, data.std) if known else USUAL)
-        return replace(self, mean=mean, std=std, normalised="data set" if known else "ImageNet")
+        declared = not data.measured and (data.mean, data.std) != USUAL
+        mean, std = map(self._channels, (data.mean, data.std) if declared else USUAL)
+        return replace(self, mean=mean, std=std, normalised="data set" if declared else "ImageNet")
 
-    def _channels(self, given: tuple[float, ...]) -> tuple[float, ...]:
+    def _channels(self, levels: tuple[float, ...]) -> tuple[float, ...]:
         """One number per channel of the model; a grey model gets the mean over colours."""
         grey = self.specimen.anatomy.image[0] == 1
-        return (sum(given) / len(given),) if grey else tuple(map(float, given))
+        return (sum(levels) / len(levels),) if grey else tuple(map(float, levels))
 
     @property
     def preprocessing(self) -> dict[str, Any]:
-        """How its images are prepared, as plain values."""
-        found: dict[str, Any] = {"mean": list(self.mean), "std": list(self.std)}
+        """The preprocessing of its images, as plain values."""
+        settings: dict[str, Any] = {"mean": list(self.mean), "std": list(self.std)}
         if self.framing is not None:
-            found["framing"] = self.framing.to_dict()
-        return found
+            settings["framing"] = self.framing.to_dict()
+        return settings
 
     def describe_preprocessing(self, data: Dataset) -> str:
-        """How the images of a data set are prepared for the model, in words."""
+        """The preprocessing of a data set for the model, in words."""
         size = self.specimen.anatomy.image[1:]
         if self.framing is not None and self.framing in (data.framing, *data.views):
             steps = self.framing.describe()
@@ -103,12 +101,12 @@ class Subject:
             steps = f"resized to {format_size(size)} (bicubic)"
         else:
             steps = f"{format_size(size)} as they are"
-        mean, std = (" ".join(f"{level:.4g}" for level in each) for each in (self.mean, self.std))
-        whose = self.declared_by if self.normalised == "model" else self.normalised
+        mean, std = (" ".join(f"{n:.4g}" for n in levels) for levels in (self.mean, self.std))
+        source = self.declared_by if self.normalised == "model" else self.normalised
         if self.normalised in ("data set", "ImageNet"):
-            those = "ImageNet's" if self.normalised == "ImageNet" else f"those of {data.name}"
-            whose = f"{those}, as the model declares none; --mean and --std set others"
-        return f"{steps}; mean {mean}, std {std} ({whose or 'model'})"
+            owner = "ImageNet's" if self.normalised == "ImageNet" else f"those of {data.name}"
+            source = f"{owner}, as the model declares none; --mean and --std set others"
+        return f"{steps}; mean {mean}, std {std} ({source or 'model'})"
 
     @cached_property
     def outputs(self) -> int | None:
@@ -122,8 +120,7 @@ class Subject:
         return next((p.device for p in self.specimen.parameters()), torch.device("cpu"))
 
     def prepare(self, images: Tensor) -> Tensor:
-        """Images (b, 3, h, w) uint8 of any size, as the model takes them: resized, normalised, on
-        its device."""
+        """Resize and normalise images (b, 3, h, w) uint8 for the model, on its device."""
         channels, *size = self.specimen.anatomy.image
         weight = next(self.specimen.parameters(), torch.empty(0))
         levels = images.to(weight.device).float() / 255
@@ -135,22 +132,21 @@ class Subject:
             levels = levels.mean(1, keepdim=True)
         elif self.reverse_channels:
             levels = levels.flip(1)
-        mean, std = (
-            _per_channel(given[:channels], levels.device) for given in (self.mean, self.std)
-        )
+        mean = _per_channel(self.mean[:channels], levels.device)
+        std = _per_channel(self.std[:channels], levels.device)
         return ((levels - mean) / std).to(weight.dtype)
 
 
-def _same_place(trained: str | None, shown: str) -> bool:
-    """Whether a run was trained on the set of images that it is shown."""
+def _same_place(trained: str | None, data: str) -> bool:
+    """Whether a run was trained on this data set."""
     if trained is None or trained.startswith("world:"):
         return False
-    return Path(trained.removeprefix("folder:")) == Path(shown.removeprefix("folder:"))
+    return Path(trained.removeprefix("folder:")) == Path(data.removeprefix("folder:"))
 
 
 @cache
 def _warn_of_training_images(model: str, data: str) -> None:
-    """Warn once for each model and data set."""
+    """Warn, once per model and data set, that a model was trained on the images."""
     log.warning(
         "%s was trained on images of %r that are among these; --split test, or split='test' in "
         "Python, takes those it has not seen.",
@@ -161,13 +157,13 @@ def _warn_of_training_images(model: str, data: str) -> None:
 
 @cache
 def _note_other_size(model: str, trained: str, inspected: str) -> None:
-    """Say once that a run is measured at another size than it was trained at."""
+    """Log once that a run is measured at another image size than it was trained at."""
     log.warning("%s was trained at %s, inspected at %s.", model, trained, inspected)
 
 
 @cache
 def _per_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """(channels, 1, 1) on a device, transferred once: a GPU would wait for each transfer."""
+    """Values as (channels, 1, 1) on a device; cached, since each transfer makes a GPU wait."""
     return torch.tensor(values, device=device).view(-1, 1, 1)
 
 
@@ -184,9 +180,9 @@ def subjects(
 ) -> tuple[Subject, ...]:
     """Open one model, several, or a dict that names them.
 
-    Random weights depend on name and seed alone. Equal names are numbered: "vit", "vit (2)".
-    `weights` are checkpoints, which belong to the models as `pair_weights` says; `classes` are
-    names for the models that have as many scores.
+    Random weights depend only on the name and the seed. Equal names are numbered: "vit", "vit (2)".
+    `weights` are checkpoints, matched to models by `pair_weights`. `classes` are class names for
+    the models with this number of scores.
     """
     choice = choose_preprocessing(preprocessing)
     if isinstance(models, Mapping):
@@ -212,12 +208,12 @@ def subjects(
                 free = f"{subject.name} ({count})"
             opened[free] = replace(subject, name=free)
             forward(1)
-    found = tuple(opened.values())
-    return found if classes is None else _with_class_names(found, read_class_names(classes))
+    result = tuple(opened.values())
+    return result if classes is None else _with_class_names(result, read_class_names(classes))
 
 
 def _with_class_names(subjects: Sequence[Subject], names: Sequence[str]) -> tuple[Subject, ...]:
-    """The models, those with as many scores as there are names with these as their classes."""
+    """The models; those with as many scores as there are names get these as class names."""
     if not any(each.outputs == len(names) for each in subjects):
         have = ", ".join(f"{each.name} has {each.outputs or 'none'}" for each in subjects)
         raise VitreousError(
@@ -231,7 +227,7 @@ def _with_class_names(subjects: Sequence[Subject], names: Sequence[str]) -> tupl
 
 
 def default_name(model: Model) -> str:
-    """The name of a model that was given none."""
+    """The default name of a model."""
     return model.anatomy.model if isinstance(model, Specimen) else type(model).__name__
 
 
@@ -280,7 +276,7 @@ def _subject(
 
 
 def _with_preprocessing(subject: Subject, choice: PreprocessingChoice) -> Subject:
-    """The model with what it declares of its preprocessing, and what you set."""
+    """The model with the preprocessing that it declares, overridden by what the user sets."""
     trained = subject.specimen.trained
     channels, height, width = subject.specimen.anatomy.image
     mean, std = trained.get("mean", USUAL[0]), trained.get("std", USUAL[1])
@@ -301,7 +297,7 @@ def _with_preprocessing(subject: Subject, choice: PreprocessingChoice) -> Subjec
 
 
 def _moved(specimen: Specimen, device: torch.device | None, own: nn.Module | None) -> Specimen:
-    """The specimen on a device; one that the user holds stays where it is, and is copied."""
+    """The specimen on a device. A specimen of the user is copied before it is moved."""
     weight = next(specimen.parameters(), None)
     if device is None or weight is None or weight.device == torch.empty(0, device=device).device:
         return specimen
@@ -309,7 +305,7 @@ def _moved(specimen: Specimen, device: torch.device | None, own: nn.Module | Non
 
 
 def logits(output: Any) -> Tensor | None:
-    """Scores (b, classes) from what a model returns; None if it has no score for each class."""
+    """Class scores (b, classes) in the output of a model; None if there are none."""
     if isinstance(output, Mapping):
         output = output.get("logits")
     elif isinstance(output, (tuple, list)) and output:

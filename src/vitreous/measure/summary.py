@@ -35,11 +35,11 @@ COLUMNS = (
 )
 """Columns in which no model has a number are left out."""
 MOST_REASONS = 3
-"""Reasons in an error."""
+"""Maximum number of reasons in an error."""
 
 
 def summary_result(inspection: Inspection) -> Result:
-    """A row for each model, with what was measured of accuracy, calibration and cost."""
+    """A table with a row for each model: accuracy, calibration and cost, as far as measured."""
     rows: dict[str, dict[str, Any]] = {}
     for result in inspection.values():
         for model, about in result.about.get("models", {}).items():
@@ -54,36 +54,36 @@ def summary_result(inspection: Inspection) -> Result:
         ("calibration", "ece", {"measure": "ECE", "overall": True}),
     ):
         for row in _rows_of(inspection, name, which):
-            found = rows.setdefault(str(row["model"]), {})
-            found |= {column: row["value"]}
-            found |= {f"{column}_{end}": row.get(end, math.nan) for end in ("low", "high")}
-            found |= {"gflops": row["gflops"]} if "gflops" in row else {}
-    table = pd.DataFrame([{"model": model, **found} for model, found in rows.items()])
+            values = rows.setdefault(str(row["model"]), {})
+            values |= {column: row["value"]}
+            values |= {f"{column}_{end}": row.get(end, math.nan) for end in ("low", "high")}
+            values |= {"gflops": row["gflops"]} if "gflops" in row else {}
+    table = pd.DataFrame([{"model": model, **values} for model, values in rows.items()])
     columns = tuple(
         column for column in COLUMNS if column.name in table and table[column.name].notna().any()
     )
     return Result("summary", table[[column.name for column in columns]], columns)
 
 
-def _rows_of(inspection: Inspection, name: str, which: dict[str, Any]) -> list[dict[Any, Any]]:
-    """The rows of a result that have these entries; none if it has no such columns."""
+def _rows_of(inspection: Inspection, name: str, entries: dict[str, Any]) -> list[dict[Any, Any]]:
+    """The rows of a result with these entries in columns; empty if it has no such columns."""
     if name not in inspection:
         return []
     table = inspection[name].table
-    if not {"model", "value", *which} <= set(table.columns):
+    if not {"model", "value", *entries} <= set(table.columns):
         return []
-    for column, wanted in which.items():
-        table = table[table[column] == wanted]
+    for column, value in entries.items():
+        table = table[table[column] == value]
     return table.to_dict("records")
 
 
 def left_out_lines(inspection: Inspection) -> list[str]:
-    """A line on measurements that could not be made on a model, for each reason."""
+    """One line per reason why measurements of a model were left out."""
     return [f"Left out: {what}. {why}" for what, why in _left_out(inspection)]
 
 
 def nothing_measured(inspection: Inspection) -> VitreousError:
-    """The error about an inspection without any result, with the reasons."""
+    """The error for an inspection without any result, with the reasons."""
     reasons = [f"{what}: {why}" for what, why in _left_out(inspection)]
     more = len(reasons) - MOST_REASONS
     shown = [*reasons[:MOST_REASONS], *([f"and {more} more reasons."] if more > 0 else [])]
@@ -91,7 +91,7 @@ def nothing_measured(inspection: Inspection) -> VitreousError:
 
 
 def _left_out(inspection: Inspection) -> list[tuple[str, str]]:
-    """What could not be measured, as "cka of nano:vit, nano:resnet", with each reason."""
+    """Measurements that were left out, such as "cka of nano:vit, nano:resnet", with the reason."""
     left_out = {name: result.about.get("left_out", {}) for name, result in inspection.items()}
     measurements: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, models in (left_out | inspection.left_out).items():

@@ -6,10 +6,10 @@
 | `.pth`, `.pt`, `.bin`, `.ckpt`, `.tar` | `torch.save`: plain, timm, torchvision, Lightning, … |
 | a folder, or `*.index.json` | Hugging Face, also in shards; a run of `vitreous train` |
 
-A pickle is a program: it can call any function as it loads. torch's `weights_only` reader calls
-only functions that build tensors. Training frameworks also store objects (arguments, paths, a whole
-model); those are replaced by placeholders, of which nothing is imported and nothing is called. A
-pickle that asks for any other call is refused.
+A pickle is a program: loading it can call any function. torch's `weights_only` reader calls only
+functions that build tensors. Training frameworks also store objects (arguments, paths, whole
+models). These are replaced by placeholders, for which nothing is imported or called. A pickle that
+calls anything else is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from vitreous.storage.run_folder import Run
 
 ENDINGS = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 USUAL_FILES = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pt", "model.pth")
-"""Files of weights in a folder, the one to take first."""
+"""Names of files with weights in a folder, the preferred ones first."""
 EXPORT = "torch.save(model.state_dict(), 'weights.pth')"
 
 HARMLESS_CALLS = {
@@ -47,7 +47,7 @@ HARMLESS_CALLS = {
     "pathlib._local.PosixPath", "pathlib._local.WindowsPath", "timm.layers.format.Format",
     "torch.device",
 }  # fmt: skip
-"""Calls that frameworks store for plain values; they are not made either."""
+"""Calls with which frameworks store plain values; they are replaced too."""
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
@@ -123,7 +123,7 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> Any:
-    """What a file holds; its first bytes decide how it is read."""
+    """Read a file in the format that its first bytes indicate."""
     if checkpoint_format(path) == "torch":
         return _read_torch(path)
     try:
@@ -133,10 +133,10 @@ def _read_file(path: Path) -> Any:
 
 
 def _read_torch(path: Path) -> Any:
-    """What `torch.save` wrote, with placeholders for everything but tensors and plain values."""
+    """Read a file of `torch.save`, with placeholders for all but tensors and plain values."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except Exception:  # an old file, TorchScript, no file of torch's: loading says which
+    except Exception:  # an old file, TorchScript or another format: the error comes from loading
         names = []
     calls: list[str] = []
     try:
@@ -171,7 +171,7 @@ def _read_torch(path: Path) -> Any:
 
 
 def _damage(path: Path, error: Exception) -> str:
-    """What is wrong with a file, without the words of torch's reader of zip files."""
+    """Describe what is wrong with a file, without details of torch's zip reader."""
     with path.open("rb") as file:
         if file.read(2) != b"PK":
             return f"{type(error).__name__}: {_first_line(error)}"
@@ -183,9 +183,9 @@ def _damage(path: Path, error: Exception) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """What torch refused, out of its page of advice."""
-    found = re.search(r"WeightsUnpickler error:\s*(.*)", str(error))
-    text = found[1] if found else _first_line(error)
+    """Extract what torch refused from its long error message."""
+    match = re.search(r"WeightsUnpickler error:\s*(.*)", str(error))
+    text = match[1] if match else _first_line(error)
     text = text.removeprefix("Unsupported global: ").split(" was not an allowed")[0]
     return shorten(text, 160, placeholder=" …").rstrip(".:;")
 
@@ -213,10 +213,10 @@ class Placeholder:
 
 
 def placeholder(name: str, calls: list[str]) -> Any:
-    """What stands for the global `name` of a pickle; other than harmless calls are noted and fail.
+    """A replacement for the global `name` of a pickle; it records calls in `calls` and fails.
 
-    A pickle makes an ordinary object by its class's `__new__` and fills in its attributes, which
-    runs nothing here. Everything else, among it every function, it calls.
+    A pickle creates an ordinary object with its class's `__new__` and then sets its attributes,
+    which is harmless with a placeholder. It uses everything else, such as functions, by a call.
     """
     if name == "collections.defaultdict":
         return _empty_dict
@@ -232,7 +232,7 @@ def placeholder(name: str, calls: list[str]) -> Any:
 
 
 def _empty_dict(*args: Any) -> dict[str, Any]:
-    """A `defaultdict` without its factory."""
+    """Replaces `defaultdict`, without its factory."""
     return {}
 
 

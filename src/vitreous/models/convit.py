@@ -123,7 +123,7 @@ def two_products(rows: Tensor, columns: Tensor, values: Tensor) -> Tensor:
 
 
 class PositionalAttention(nn.Module):
-    """What PSA and GPSA share: content, three position weights per head, convolutional start."""
+    """Base of PSA and GPSA: content, three position weights per head, convolutional start."""
 
     def __init__(
         self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None
@@ -139,7 +139,7 @@ class PositionalAttention(nn.Module):
 
     @torch.no_grad()
     def start_as_convolution(self, locality: float = 1.0, centres: Centres = "code") -> None:
-        """Set W_val = I and v · r = -α (‖δ‖² - 2 Δ·δ): heads copy what is around their offset Δ."""
+        """Set W_val = I and v · r = -α (‖δ‖² - 2 Δ·δ): heads copy values near their offset Δ."""
         nn.init.eye_(self.v.weight)
         row, column = centres_of(self.heads, centres).unbind(1)
         weights = torch.stack([2 * column, 2 * row, -torch.ones_like(row)], dim=1)
@@ -189,12 +189,12 @@ class PositionalAttention(nn.Module):
 class GPSA(PositionalAttention):
     """Gated positional self-attention. λ starts at 1, so position dominates: σ(1) = 0.731.
 
-    With a class token inside, every head attends to it as much as to the patch it attends to most,
-    and the class token itself, having no place, attends to all tokens equally.
+    The class token has no position. As a key it gets the position weight of the patch that is
+    attended to most, and as a query it attends to all tokens equally.
     """
 
     explicit_attention = False
-    """Whether `forward` forms A, which costs memory; True while a graph is read for it."""
+    """Whether `forward` computes A explicitly, which costs memory; True during graph export."""
 
     def __init__(
         self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None
@@ -237,7 +237,7 @@ class GPSA(PositionalAttention):
         return (both * gate[:, None]).to(v.dtype)
 
     def mixture(self, q: Tensor, k: Tensor, grid: Grid) -> Tensor:
-        """A as (B, heads, N, N); rows are divided by their sum, one already, as in the code."""
+        """A as (B, heads, N, N); rows are normalised although they sum to one, as in the code."""
         position = self.position_attention(grid)
         if (tokens := q.shape[2]) > position.shape[-1]:
             peak = position.amax(-1, keepdim=True)
@@ -249,7 +249,7 @@ class GPSA(PositionalAttention):
         return mixed / mixed.sum(-1, keepdim=True)
 
     def attention(self, x: Tensor, grid: Grid) -> Tensor:
-        """A as (B, heads, N, N), for measurements; `forward` does not form it."""
+        """A as (B, heads, N, N), for measurements; `forward` does not compute it."""
         q, k, _ = self.project(x)
         return self.mixture(q, k, grid)
 
@@ -393,7 +393,7 @@ class ConViT(Classifier):
         return x if pre_logits else self.head(x)
 
     def grid_for(self, images: Tensor) -> Grid:
-        """Rows and columns of patches; without a position table, of any image that patches tile."""
+        """Rows and columns of patches; with a position table, the image size must match it."""
         height, width = images.shape[-2:]
         rows, columns = height // self.patch, width // self.patch
         tiled = height % self.patch == width % self.patch == 0
@@ -407,11 +407,11 @@ class ConViT(Classifier):
         return rows, columns
 
     def positional_attentions(self) -> Iterator[PositionalAttention]:
-        """The attention layers that know about position, from the first block up."""
+        """The positional attention layers, from the first block up."""
         return (block.attn for block in self.blocks if isinstance(block.attn, PositionalAttention))
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Attach a classifier of zeros, none for 0 classes; what it reads cannot change."""
+        """Attach a classifier of zeros, none for 0 classes; the pooling cannot change."""
         pool = "gap" if self.cls_token is None else "class"
         wanted = pool if global_pool is None else TIMM_POOLS.get(global_pool, global_pool)
         change = f"pool={pool!r} and cannot change to {wanted!r}"

@@ -1,4 +1,4 @@
-"""What a model declares about its training: how images were prepared, and names of classes.
+"""Metadata that a model declares about its training: preprocessing of images, class names.
 
 | key | meaning |
 |---|---|
@@ -37,27 +37,27 @@ FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5:
 
 
 def declared_training(model: nn.Module) -> dict[str, Any]:
-    """What a model declares, by the keys above.
+    """The metadata that a model declares, by the keys above.
 
-    Its attribute `trained_with`, which you or a loader set, comes before timm's configuration.
+    Its attribute `trained_with`, set by you or a loader, has priority over timm's configuration.
     """
     config = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     if isinstance(config, Mapping) and config.get("mean") and config.get("std"):
-        found = {key: config.get(key) for key in ("mean", "std", "label_names")}
-        found["source"] = "model"
+        metadata = {key: config.get(key) for key in ("mean", "std", "label_names")}
+        metadata["source"] = "model"
         if not isinstance(model, ConfiguredModel):
-            found |= _timm_data_config(config)
+            metadata |= _timm_data_config(config)
     own = getattr(model, "trained_with", None)
     if isinstance(own, Mapping) and own:
         if own.get("mean"):
-            found = {"source": "model", "label_names": found.get("label_names")}
-        found |= own
-    return _known_keys(found)
+            metadata = {"source": "model", "label_names": metadata.get("label_names")}
+        metadata |= own
+    return _known_keys(metadata)
 
 
 def _timm_data_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """timm's own reading of a model's configuration."""
+    """A model's configuration as timm resolves it."""
     from timm.data import resolve_data_config
 
     resolved = resolve_data_config(pretrained_cfg=dict(config))
@@ -66,7 +66,7 @@ def _timm_data_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def torchvision_training(weights: Any) -> dict[str, Any]:
-    """What a set of torchvision's weights declares: its transform, and its categories."""
+    """The metadata of torchvision's weights: their transform and categories."""
     transform = weights.transforms()
     return {
         "mean": tuple(transform.mean),
@@ -80,10 +80,10 @@ def torchvision_training(weights: Any) -> dict[str, Any]:
 
 
 def processor_training(processor: Any) -> dict[str, Any]:
-    """What an image processor of Hugging Face declares."""
+    """The metadata of an image processor of Hugging Face."""
     mean, std = _processor_normalisation(processor)
     resample = getattr(processor, "resample", None)
-    found = {
+    metadata = {
         "mean": mean,
         "std": std,
         "interpolation": "bicubic" if resample is None else FILTERS.get(int(resample), "bicubic"),
@@ -92,12 +92,12 @@ def processor_training(processor: Any) -> dict[str, Any]:
         **_processor_crop(processor),
     }
     if getattr(processor, "do_flip_channel_order", None):
-        found["channel_order"] = "bgr"
-    return found
+        metadata["channel_order"] = "bgr"
+    return metadata
 
 
 def _processor_normalisation(processor: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std for levels in [0, 1], whatever the processor scales its levels to."""
+    """Mean and std for levels in [0, 1], for any scale that the processor uses."""
     mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     if getattr(processor, "do_normalize", None):
         mean, std = tuple(processor.image_mean), tuple(processor.image_std)
@@ -114,7 +114,7 @@ def _processor_normalisation(processor: Any) -> tuple[tuple[float, ...], tuple[f
 
 
 def _processor_crop(processor: Any) -> dict[str, Any]:
-    """How a processor resizes and crops, in timm's words or as `resize`, and the final size."""
+    """How a processor resizes and crops, with timm's keys or as `resize`, and the final size."""
     crops = bool(getattr(processor, "do_center_crop", None))
     crop = _sides(getattr(processor, "crop_size", None)) if crops else None
     size = getattr(processor, "size", None)
@@ -137,13 +137,13 @@ def _processor_crop(processor: Any) -> dict[str, Any]:
 
 
 def crop_share(crop: int, resized: int) -> float:
-    """The share that timm turns back into `resized`, by rounding `crop / share` down."""
+    """A share for which timm, which rounds `crop / share` down, gets `resized`."""
     share = crop / resized
     return share if floor(crop / share) == resized else share * (1 - 1e-9)
 
 
 def _shortest_edge(size: Any) -> int | None:
-    """The shorter side that a processor resizes to, in any of the forms that files have."""
+    """The shorter side that a processor resizes to, from any of the formats in use."""
     if isinstance(size, int):
         return size
     named = size if isinstance(size, Mapping) else vars(size) if size is not None else {}
@@ -152,7 +152,7 @@ def _shortest_edge(size: Any) -> int | None:
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
-    """Height and width that a processor names, in any of the forms that files have."""
+    """Height and width of a processor's size, from any of the formats in use."""
     if isinstance(size, int):
         return size, size
     named = size if isinstance(size, Mapping) else vars(size) if size is not None else {}
@@ -161,7 +161,7 @@ def _sides(size: Any) -> tuple[int, int] | None:
 
 
 def _known_keys(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys above that have a value, with tuples for lists."""
-    found = {key: config[key] for key in KEYS if config.get(key) is not None}
-    tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in found.items()}
+    """The entries with a key above and a value, with lists as tuples."""
+    metadata = {key: config[key] for key in KEYS if config.get(key) is not None}
+    tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in metadata.items()}
     return {key: value for key, value in tuples.items() if value != ()}

@@ -1,6 +1,6 @@
-"""Models of Hugging Face transformers, and loading from its hub without pickles and long retries.
+"""Load models of Hugging Face transformers, without pickles and without long retries of its hub.
 
-Only the configuration decides here. What a model is made of is read from its graph later.
+The model class is chosen by the configuration alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def load_hugging_face(
             "Hugging Face models need one more package: pip install 'vitreous[hf]'."
         ) from error
     path = Path(where).expanduser()
-    # A path wins over an id of the same spelling.
+    # A local path has priority over an id of the hub.
     is_local = where.startswith((".", "/", "~")) or (where != "" and path.exists())
     local = path if is_local else None
     folder = where if local is None else str(local.parent if local.is_file() else local)
@@ -115,25 +115,25 @@ def _classifies(config: Any) -> bool:
 
 
 def _declared(folder: str, config: Any) -> dict[str, Any]:
-    """What the image processor's file declares, if there is one, and the names of the classes."""
+    """The metadata of the image processor, if there is one, and the class names."""
     from transformers import AutoImageProcessor
 
     names = tuple((getattr(config, "id2label", None) or {}).values())
-    numbered = all(str(name).startswith("LABEL_") for name in names)  # as if nobody named them
+    numbered = all(str(name).startswith("LABEL_") for name in names)  # the default of transformers
     declared: dict[str, Any] = {} if numbered else {"label_names": tuple(map(str, names))}
     try:
         processor = AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError, KeyError):  # no such file, or of a class nobody knows
+    except (OSError, ValueError, KeyError):  # no such file, or of an unknown class
         return declared
     return declared | processor_training(processor)
 
 
 def _load_weights(kind: Any, config: Any, folder: str, where: str) -> Any:
-    """The model with its stored weights; an error if some would stay random."""
+    """Load the model with its stored weights; raise if some would stay random."""
     from transformers.utils import logging as transformers_logging
 
     verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()  # else a page about the text tower that is left out
+    transformers_logging.set_verbosity_error()  # it would list all tensors of the text tower
     transformers_logging.disable_progress_bar()
     try:
         model, info = kind.from_pretrained(
@@ -160,7 +160,7 @@ def _load_weights(kind: Any, config: Any, folder: str, where: str) -> Any:
 
 
 def _only_pickles(folder: str) -> bool:
-    """Whether a local folder has weights as pickles only, which torch reads as weights alone."""
+    """Whether the only weights in a local folder are pickles."""
     path = Path(folder)
     return path.is_dir() and any(path.glob("*.bin")) and not any(path.glob("*.safetensors"))
 
@@ -174,10 +174,10 @@ def _pickled(name: str) -> VitreousError:
 
 @contextmanager
 def safe_loading(name: str, *, hub: bool, no_folder: str = "") -> Iterator[None]:
-    """Inside, nothing is unpickled, no hub is waited for, and errors are one sentence.
+    """Inside this context nothing is unpickled, the hub is not retried, and errors are short.
 
-    `hub` says whether the files of the model `name` may have to come from the network. `no_folder`
-    is the folder it could also have been, and is not.
+    `hub` says whether files of the model `name` may have to be downloaded. `no_folder` is a folder
+    of this name that was looked for and does not exist, for the error message.
     """
     try:
         with _no_pickle():
@@ -195,7 +195,7 @@ def safe_loading(name: str, *, hub: bool, no_folder: str = "") -> Iterator[None]
             f"The weights of {name!r} could not be downloaded ({error.reason})."
         ) from error
     except Exception as error:  # a foreign configuration can break any part of a library
-        if "weights_only" in str(error):  # timm says so itself, in words about its own options
+        if "weights_only" in str(error):  # timm's own message is about its own options
             raise _pickled(name) from error
         if hub and isinstance(error, OSError) and not reachable():
             why = "its files are not in the local cache and the model hub cannot be reached"
@@ -210,7 +210,7 @@ def safe_loading(name: str, *, hub: bool, no_folder: str = "") -> Iterator[None]
 
 @contextmanager
 def _no_pickle() -> Iterator[None]:
-    """Inside, torch.load takes weights only, whatever a library in between asks for."""
+    """Inside this context `torch.load` uses `weights_only=True`, even if a caller disables it."""
     switch = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(switch)
     os.environ[switch] = "1"

@@ -1,4 +1,4 @@
-"""Models by name: one grammar for every place a model can come from.
+"""Load models by name, with one syntax for all sources.
 
 - `vit_ti/4`, `convit_s`, `alternet_50`: our architectures (`vitreous.build` takes options too)
 - `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…`: timm, as timm spells it
@@ -12,7 +12,7 @@
 - a name that an installed package declares for such a function (entry point `vitreous.models`)
 
 Weights are random unless `pretrained` or `weights` is given, or the name is that of a run or of a
-folder that holds them. No pickle is ever run.
+folder with weights. Pickled code is never run.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def load_model(
     image
         Input size, for models that depend on it; channels are ignored.
     classes
-        Number of classes of a model that is yet to be trained, if not its default; its weights are
-        random then.
+        Number of classes of a model to be trained, if not its default; then its weights are
+        random.
     options
-        What such a model is built with (`drop_path`, …); options that it does not have are ignored.
+        Options of a model to be trained (`drop_path`, …); unknown options are ignored.
     weights
         A checkpoint to load into it: safetensors, or whatever `torch.save` wrote. The model gets as
         many classes as the checkpoint has, unless `classes` says otherwise.
@@ -99,7 +99,7 @@ def load_model(
 
 
 def comes_with_weights(name: str) -> bool:
-    """Whether a name is that of a trained model, or of a local folder that holds weights."""
+    """Whether a name is that of a trained model, or of a local folder with weights."""
     source, _, rest = name.partition(":")
     if source in ("run", "nano", "zoo"):
         return True
@@ -108,7 +108,7 @@ def comes_with_weights(name: str) -> bool:
 
 
 def _torchvision_declares(name: str, weights: Path | str) -> dict[str, Any]:
-    """What torchvision declares for a file it has published, else for its newest weights."""
+    """The metadata of torchvision for a published file, or else for its newest weights."""
     published = torchvision.models.get_model_weights(name.removeprefix("tv:"))
     for each in published:
         if Path(each.url).name == Path(weights).name:
@@ -125,7 +125,7 @@ def _load_named(
     classes: int | None,
     options: Mapping[str, Any],
 ) -> nn.Module:
-    """The model called `name`, from wherever the name says."""
+    """Load the model called `name` from its source."""
     source, colon, rest = name.partition(":")
     if source == "hf":
         model = load_hugging_face(rest, pretrained=pretrained, image=size, classes=classes)
@@ -152,7 +152,7 @@ def _load_named(
 
 
 def _mark_named(model: nn.Module, pretrained: bool) -> nn.Module:
-    """Note that the weights are published ones, or a folder's, which may be untrained."""
+    """Record whether the weights are published ones, or a folder's, which may be untrained."""
     return mark_loaded(model, "pretrained") if pretrained else mark(model, "random")
 
 
@@ -208,7 +208,7 @@ def _timm(
     with safe_loading(name, hub=hub):
         try:
             return timm.create_model(name, pretrained=pretrained, img_size=image, **theirs)
-        except TypeError as error:  # a network that takes images of any size has no such argument
+        except TypeError as error:  # networks for any image size have no argument `img_size`
             if "img_size" not in str(error):
                 raise
             return timm.create_model(name, pretrained=pretrained, **theirs)
@@ -250,9 +250,9 @@ def _torchvision(
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name is a path: by a leading dot, slash or tilde, by its ending, or as it exists.
+    """Whether a name is a path: it starts with dot, slash or tilde, has a suffix, or exists.
 
-    A model of timm wins over a file of the same name.
+    A model of timm has priority over a file of the same name.
     """
     if name.startswith((".", "/", "~")) or Path(name).suffix in (".safetensors", *PICKLES):
         return True
@@ -273,8 +273,8 @@ def describe_model(model: nn.Module, name: str | None, **given: Any) -> dict[str
 def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None) -> nn.Module:
     """The model of a run at a checkpoint, with the normalisation and class names of its data.
 
-    It is opened at the size it was trained at, also if it takes any. For images of another size its
-    positions are interpolated, if that can be done; a model that cannot take them says so when it
+    It is opened at its training size, even if it takes any size. For images of another size its
+    positions are interpolated if possible; a model that cannot take them raises when it
     is opened.
     """
     tensors, notes = run.read_weights(checkpoint)
@@ -299,9 +299,9 @@ def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None
         ) from None
     size = trained_size = tuple(data["image"])
     if image is not None:
-        asked = (image, image) if isinstance(image, int) else image
+        sides = (image, image) if isinstance(image, int) else image
         with suppress(VitreousError):
-            model, size = resize_model(model, asked), asked
+            model, size = resize_model(model, sides), sides
     known = getattr(model, "pretrained_cfg", None) or {}
     of_data = {key: tuple(data[key]) for key in ("mean", "std")}
     trained = {**of_data, "label_names": tuple(data["classes"])}
@@ -320,7 +320,7 @@ def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None
 
 
 def _function_of_run(name: str, run: Run) -> str:
-    """The name of a run's model; the file of a function is looked for here and above the run.
+    """The name of a run's model, with the file of a user function searched here and above the run.
 
     So a run can be opened from any folder, and its project can be moved.
     """
@@ -367,7 +367,7 @@ def _load_bundled(name: str, image: Image | None) -> nn.Module:
 
 
 def _not_a_run(where: str, path: Path) -> VitreousError:
-    """An error that says what a path is instead of a run."""
+    """The error for a path that is not a run; it says what the path is."""
     if not path.exists():
         return NoSuchPath("file or folder", where)
     if path.suffix == ".py":

@@ -1,10 +1,10 @@
-"""Loading a checkpoint into a model: which of its tensors are the model's.
+"""Load a checkpoint into a model: find which of its tensors are the model's.
 
 A checkpoint may nest the weights (`state_dict`, `model`, `model_ema`, `teacher`, …) and prefix
-their names (`module.`, `backbone.`, `_orig_mod.`, …). Both are one question here: after which
-prefix do the names match the model's best? The answer is counted, not looked up, so that any
-nesting and any prefix will do. For timm's models, timm's own function converts other people's
-formats and resizes position embeddings.
+their names (`module.`, `backbone.`, `_orig_mod.`, …). Both are treated alike: the prefix is used
+after which most names match the model's. So any nesting and any prefix works, without a list of
+known ones. For timm's models, timm's own function converts other formats and resizes position
+embeddings.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from vitreous.models.checkpoint_files import read_checkpoint
 from vitreous.models.transformers_names import converted_names
 from vitreous.models.weights import mark_loaded
 
-LEAST = 0.9
-"""Share of a model's tensors that a checkpoint has to hold."""
+MIN_SHARE = 0.9
+"""Minimum share of a model's tensors that a checkpoint must contain."""
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
-"""Names that `torch.compile`, FSDP, checkpointing and DataParallel put anywhere into a name."""
+"""Name components that `torch.compile`, FSDP, checkpointing and DataParallel insert anywhere."""
 AVERAGED = ("ema", "teacher", "averaged", "swa")
-"""Words that name averaged weights, which are preferred among equals, as timm does."""
+"""Words in names of averaged weights, which are preferred among equal matches, as in timm."""
 MOST_HEADS = 8
-"""Tensors that may differ by the number of classes: weight and bias of a few heads."""
+"""Maximum number of tensors that may differ in the number of classes: a few heads."""
 UNUSUAL = ("student", "optimizer")
-"""Words that name what is taken last among equals."""
+"""Words in names that are used last among equal matches."""
 POSITIONS = re.compile(r"(pos_embed|pos_embedding|position_embeddings?)(\.weight)?$")
 """Names of learned position embeddings."""
 
@@ -53,12 +53,12 @@ _LOADED: WeakKeyDictionary[nn.Module, LoadedWeights] = WeakKeyDictionary()
 
 
 def loaded_weights(model: nn.Module) -> LoadedWeights | None:
-    """What `load_weights` has loaded into a model; None if it has not."""
+    """The record of `load_weights` about a model; None if it was not called."""
     return _LOADED.get(model)
 
 
 class OtherClasses(VitreousError):
-    """A checkpoint that fits but for the number of classes."""
+    """A checkpoint fits except for the number of classes."""
 
     def __init__(self, message: str, classes: int) -> None:
         super().__init__(message)
@@ -74,13 +74,13 @@ class LoadedWeights:
     """Number of the model's tensors that came from the file."""
     total: int
     parameters: int
-    """Number of single parameters that came from the file."""
+    """Number of scalar parameters that came from the file."""
     prefix: str = ""
-    """Where in the file they were: `state_dict.module.`"""
+    """Prefix of their names in the file: `state_dict.module.`"""
     missing: tuple[str, ...] = ()
     """Tensors of the model that are not in the file, and keep their random values."""
     unused: tuple[str, ...] = ()
-    """Tensors of the file beside those, under the same prefix, that the model does not have."""
+    """Further tensors of the file with this prefix, which the model does not have."""
     resized: tuple[str, ...] = ()
     """Position embeddings that were interpolated to the model's size."""
     others: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class LoadedWeights:
     """Whether the classifier is among the missing tensors."""
 
     def describe(self) -> str:
-        """One sentence about what was loaded and what was not."""
+        """Describe in one sentence what was loaded and what was not."""
         text = f"{self.matched} of {self.total} tensors ({self.parameters:,} parameters)"
         text += f" from {self.file}"
         if self.prefix:
@@ -106,7 +106,7 @@ class LoadedWeights:
 
 
 def enumerate_names(names: Sequence[str], most: int = 4) -> str:
-    """The first names, and how many more there are."""
+    """List the first names, and the number of others."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -121,11 +121,11 @@ def load_weights(
     model
         A module.
     weights
-        A file or folder; `FILE@KEY` takes what is nested under KEY (`last.pth@student`).
+        A file or folder; `FILE@KEY` uses the tensors nested under KEY (`last.pth@student`).
     name
-        What errors call the model.
+        Name of the model in errors.
     image
-        Size of its images, which position embeddings that are not square follow.
+        Size of its images, which gives the shape of position embeddings that are not square.
 
     Returns
     -------
@@ -143,8 +143,8 @@ def load_weights(
     if key:
         tensors = _nested(tensors, key, path)
     wanted = {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
-    found = _find_state(tensors, wanted)
-    state, resized = _converted(model, found.state, wanted)
+    match = _find_state(tensors, wanted)
+    state, resized = _converted(model, match.state, wanted)
     resized += _resize_positions(state, wanted, image_size(image or 1)[-2:])
     fit = _Fit(name, str(weights), wanted, state)
     fit.check_shapes()
@@ -158,11 +158,11 @@ def load_weights(
         matched=len(fit.matched),
         total=len(fit.learned),
         parameters=sum(parameters[k].numel() for k in fit.matched if k in parameters),
-        prefix=found.prefix,
+        prefix=match.prefix,
         missing=tuple(fit.missing),
         unused=tuple(fit.unused),
         resized=tuple(resized),
-        others=found.others,
+        others=match.others,
         random_head=bool(matrices) and matrices[-1] in fit.missing,
     )
     if fit.missing:
@@ -190,71 +190,71 @@ def _split_key(weights: str) -> tuple[Path, str]:
 
 
 def _nested(tensors: State, key: str, path: Path) -> State:
-    """The tensors under a key; an error with the keys there are."""
-    found = {k: v for k, v in tensors.items() if k.startswith(f"{key}.")}
-    if not found:
+    """The tensors under a key; raises an error that lists the keys if there are none."""
+    nested = {k: v for k, v in tensors.items() if k.startswith(f"{key}.")}
+    if not nested:
         known = sorted({k.split(".")[0] for k in tensors})
         raise VitreousError(
             f"{str(path)!r} holds nothing under {key!r}; it has {enumerate_names(known, 8)}."
         )
-    return found
+    return nested
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Tensors of a checkpoint under the names of the model, and the prefix they had."""
+class _Match:
+    """Tensors of a checkpoint, without their common prefix."""
 
     prefix: str
     others: tuple[str, ...]
     state: State
     score: int
-    """Names that match, and shapes that match."""
+    """Number of matching names plus number of matching shapes."""
 
 
-def _find_state(tensors: State, wanted: Mapping[str, Tensor]) -> _Found:
-    """The tensors whose names match the model's best."""
+def _find_state(tensors: State, wanted: Mapping[str, Tensor]) -> _Match:
+    """Find the tensors whose names match the model's best."""
     best = _after_prefix(tensors, wanted)
-    if best.score >= 2 * LEAST * len(wanted):
+    if best.score >= 2 * MIN_SHARE * len(wanted):
         return best
     for part in _backbones(wanted):  # the checkpoint may be of the model's backbone alone
         inner = {k.removeprefix(part): v for k, v in wanted.items() if k.startswith(part)}
-        found = _after_prefix(tensors, inner)
-        if found.score > best.score:
-            best = replace(found, state={part + k: v for k, v in found.state.items()})
+        match = _after_prefix(tensors, inner)
+        if match.score > best.score:
+            best = replace(match, state={part + k: v for k, v in match.state.items()})
     return best
 
 
 def _backbones(wanted: Mapping[str, Tensor]) -> list[str]:
-    """Names of submodules, up to two deep, with the first matrix and half of the tensors."""
+    """Submodules, up to two levels deep, with the first matrix and half of the tensors."""
     first = next((key for key, value in wanted.items() if value.ndim >= 2), "")
-    around = [prefix for prefix, _ in _splits(first)][1:3]
-    return [p for p in around if 2 * sum(key.startswith(p) for key in wanted) >= len(wanted)]
+    parents = [prefix for prefix, _ in _splits(first)][1:3]
+    return [p for p in parents if 2 * sum(key.startswith(p) for key in wanted) >= len(wanted)]
 
 
-def _after_prefix(tensors: State, wanted: Mapping[str, Tensor]) -> _Found:
-    """The tensors after the prefix that matches best."""
-    own = frozenset(part for key in wanted for part in key.split("."))
+def _after_prefix(tensors: State, wanted: Mapping[str, Tensor]) -> _Match:
+    """The tensors whose names start with the prefix that matches best, without it."""
+    components = frozenset(part for key in wanted for part in key.split("."))
     scores: Counter[str] = Counter({"": 0})
     for key, tensor in tensors.items():
         for prefix, rest in _splits(key):
-            name = _unwrapped_name(rest, own)
+            name = _unwrapped_name(rest, components)
             if name in wanted:
                 scores[prefix] += 1 + int(tensor.shape == wanted[name].shape)
     best = max(scores.values())
     equal = sorted((prefix for prefix, score in scores.items() if score == best), key=_preference)
     chosen = equal[0]
     state = {
-        _unwrapped_name(key.removeprefix(chosen), own): tensor
+        _unwrapped_name(key.removeprefix(chosen), components): tensor
         for key, tensor in tensors.items()
         if key.startswith(chosen)
     }
-    # what is missing may lie further out: a head beside the backbone
+    # missing tensors may have a shorter prefix: a head next to the backbone
     for outer, _ in reversed(list(_splits(chosen.removesuffix(".")))):
         for key in wanted.keys() - state.keys():
             if outer + key in tensors and tensors[outer + key].shape == wanted[key].shape:
                 state[key] = tensors[outer + key]
-    apart = [p for p in equal if not (p.startswith(chosen) or chosen.startswith(p))]
-    return _Found(chosen, tuple(prefix.removesuffix(".") for prefix in apart), state, best)
+    unrelated = [p for p in equal if not (p.startswith(chosen) or chosen.startswith(p))]
+    return _Match(chosen, tuple(prefix.removesuffix(".") for prefix in unrelated), state, best)
 
 
 def _splits(key: str) -> Iterator[tuple[str, str]]:
@@ -265,15 +265,15 @@ def _splits(key: str) -> Iterator[tuple[str, str]]:
             yield key[: place + 1], key[place + 1 :]
 
 
-def _unwrapped_name(key: str, own: frozenset[str]) -> str:
-    """A name without the words of wrappers, unless the model itself has such a word."""
-    return ".".join(part for part in key.split(".") if part not in WRAPPERS or part in own)
+def _unwrapped_name(key: str, components: frozenset[str]) -> str:
+    """A name without components of wrappers, unless the model itself has such a component."""
+    return ".".join(part for part in key.split(".") if part not in WRAPPERS or part in components)
 
 
 def _preference(prefix: str) -> tuple[bool, bool, int]:
-    """Among prefixes that match equally: averaged weights first, a student last, long ones.
+    """Sort key of prefixes that match equally: averaged weights first, students last, long first.
 
-    Long ones, because names without the words of wrappers match before and after the wrapper.
+    Longer prefixes are preferred: names match both with and without the component of a wrapper.
     """
     words = re.split(r"[._]", prefix.lower())
     averaged = any(word in AVERAGED for word in words)
@@ -283,14 +283,14 @@ def _preference(prefix: str) -> tuple[bool, bool, int]:
 def _converted(
     model: nn.Module, state: State, wanted: Mapping[str, Tensor]
 ) -> tuple[State, list[str]]:
-    """The state as the model's own library converts it, and what that resized."""
+    """The state converted by the model's own library, and the names that were resized by that."""
     convert = _converter(model)
     if convert is None:
         return state, []
     try:
         with warnings.catch_warnings(action="ignore"):
             converted = convert(dict(state), model)
-    except Exception:  # made for other people's formats, and this is none of them
+    except Exception:  # the converter does not know this format
         return state, []
     if _matches(converted, wanted) < _matches(state, wanted):
         return state, []
@@ -299,7 +299,7 @@ def _converted(
 
 
 def _converter(model: nn.Module) -> Callable[[State, Any], State] | None:
-    """The function by which timm or transformers converts older and other people's names."""
+    """The function of timm or transformers that converts names of older or foreign formats."""
     home = type(model).__module__
     if home.startswith("timm."):
         return getattr(sys.modules[home], "checkpoint_filter_fn", None)
@@ -333,7 +333,7 @@ def _resize_positions(
 
 
 def _new_grid(old: int, new: int, image: tuple[int, ...]) -> tuple[int, tuple[int, int]] | None:
-    """Number of prefix tokens, and rows and columns of a grid of `new` positions with them."""
+    """Number of prefix tokens, and rows and columns of the grid, of `new` positions."""
     for prefix in (1, 0, 2, 5):
         cells = new - prefix
         if cells < 1 or isqrt(old - prefix) ** 2 != old - prefix:
@@ -348,7 +348,7 @@ def _new_grid(old: int, new: int, image: tuple[int, ...]) -> tuple[int, tuple[in
 
 @dataclass(frozen=True)
 class _Fit:
-    """How the tensors of a checkpoint fit a model; raises where they do not."""
+    """Compares the tensors of a checkpoint with those of a model."""
 
     model: str
     file: str
@@ -357,12 +357,12 @@ class _Fit:
 
     @cached_property
     def learned(self) -> list[str]:
-        """The model's tensors but for counters and index tables, which are not learned."""
+        """The model's tensors without counters and index tables, which are not learned."""
         return [k for k, v in self.wanted.items() if v.is_floating_point() or v.is_complex()]
 
     @cached_property
     def fitting(self) -> State:
-        """Tensors of equal name and shape."""
+        """Tensors with equal name and shape."""
         return {
             k: v
             for k, v in self.state.items()
@@ -382,7 +382,7 @@ class _Fit:
         return [k for k in self.state if k not in self.wanted]
 
     def check_shapes(self) -> None:
-        """Tensors of equal names have equal shapes."""
+        """Raise unless tensors of equal names have equal shapes."""
         wrong = [k for k in self.learned if k in self.state and k not in self.fitting]
         if not wrong:
             return
@@ -406,21 +406,21 @@ class _Fit:
         )
 
     def check_share(self, names: Sequence[str]) -> None:
-        """At least `LEAST` of the model's tensors are in the file, which has these names."""
+        """Raise unless the file has at least `MIN_SHARE` of the model's tensors."""
         matched, total = len(self.matched), len(self.learned)
-        if matched >= LEAST * total:
+        if matched >= MIN_SHARE * total:
             return
         nearest = nearest_names(self.missing[0], names)
         like = f"; the nearest to it in the file are {', '.join(nearest)}" if nearest else ""
-        found = f"Only {matched}" if matched else "None"
+        how_many = f"Only {matched}" if matched else "None"
         raise VitreousError(
-            f"{found} of the {total} tensors of {self.model} are in {self.file!r}, which is less "
-            f"than {LEAST:.0%}: it lacks {enumerate_names(self.missing, 2)}{like}; name the model "
-            "that they were trained as, or give a complete checkpoint."
+            f"{how_many} of the {total} tensors of {self.model} are in {self.file!r}, which is "
+            f"less than {MIN_SHARE:.0%}: it lacks {enumerate_names(self.missing, 2)}{like}; name "
+            "the model that they were trained as, or give a complete checkpoint."
         )
 
     def check_depth(self) -> None:
-        """The file has no further layers of a stack that the model has."""
+        """Raise if the file has more layers of a stack than the model."""
         stacks = {re.sub(r"\d+", "#", k) for k in self.matched if re.search(r"\d", k)}
         further = [k for k in self.unused if re.sub(r"\d+", "#", k) in stacks]
         if further:

@@ -1,8 +1,9 @@
-"""Token mixers that a transformer block can hold.
+"""Token mixers for transformer blocks.
 
-Every mixer maps (batch, tokens, width) to the same shape. Those that attend over all tokens include
-prefix tokens; the others know only the grid. All attention is one fused product, so nothing of size
-batch x heads x N x N is stored (except for relative positions, whose logits depend on the query).
+Every mixer maps (batch, tokens, width) to the same shape. Mixers that attend over all tokens
+include prefix tokens; the others work on the grid alone. All attention is one fused product, so
+nothing of size batch x heads x N x N is stored (except with relative positions, whose logits depend
+on the query).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Attention(nn.Module):
         return F.pad(logits, (prefix, 0, prefix, 0))
 
     def weights(self, x: Tensor) -> Tensor:
-        """The attention matrix (batch, heads, tokens, tokens), which `forward` never forms."""
+        """The attention matrix (batch, heads, tokens, tokens); `forward` does not compute it."""
         q, k, _ = self.split(x)
         added = self.logits(q)
         return (q @ k.mT / math.sqrt(q.shape[-1]) + (0 if added is None else added)).softmax(-1)

@@ -1,4 +1,4 @@
-"""Names to models: `build("vit_ti/4", image=32, classes=10, pos="2d")`.
+"""Build models by name: `build("vit_ti/4", image=32, classes=10, pos="2d")`.
 
 A name is `<family>_<size>`, and `/<patch>` is short for the option `patch`: `vit_ti/4`, `convit_s`,
 `resnet_18`. A family is one function under the decorator `family`: its first argument is a row of
@@ -31,7 +31,7 @@ POSITIVE = {
     "kernel", "dilation", "window", "hidden",
 }  # fmt: skip
 FRACTION = {"dropout", "drop_path"}
-"""Options whose range follows from their name, in every family that has them."""
+"""Options of any family that take a number from 0 to 1."""
 
 TIMM_PREFIX = "vitreous_"
 TIMM_WORDS = {
@@ -47,11 +47,11 @@ TIMM_POOLS = {"token": "class", "avg": "gap"}
 
 
 class BadModel(VitreousError):
-    """Options that cannot be built, with everything that is wrong with them in one sentence."""
+    """Options are invalid; the message lists everything that is wrong with them."""
 
 
 class ConfiguredModel(nn.Module):
-    """Base class of every registered model: it keeps the call that builds it again.
+    """Base class of every registered model, which stores the arguments of its builder.
 
     `build(**model.config)` is the same model with fresh weights.
     """
@@ -73,7 +73,7 @@ class ConfiguredModel(nn.Module):
 
 
 class Classifier(ConfiguredModel):
-    """Base class of our own architectures: features, then a read-out and one linear `head`.
+    """Base class of our own architectures: features, then pooling and one linear `head`.
 
     A subclass sets `head` and defines `forward_features` and `forward_head`, as in timm.
     """
@@ -109,7 +109,7 @@ Builder = TypeVar("Builder", bound=Callable[..., ConfiguredModel])
 
 @dataclass(frozen=True)
 class Family:
-    """One registered builder; the fields are the arguments of the decorator `family`."""
+    """A registered builder; the fields are the arguments of the decorator `family`."""
 
     name: str
     sizes: Mapping[str, Any]
@@ -121,13 +121,13 @@ class Family:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option with its default."""
+        """All options with their defaults."""
         parameters = inspect.signature(self.fields or self.make).parameters.values()
         keywords = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
         return {**{p.name: p.default for p in keywords}, **self.defaults}
 
     def options_at(self, size: str) -> dict[str, Any]:
-        """Every option with the default it has at this size."""
+        """All options with their defaults for this size."""
         return {**self.options, **self.by_size.get(size, {})}
 
     def make_size(self, size: str, options: Mapping[str, Any]) -> ConfiguredModel:
@@ -293,7 +293,7 @@ def is_registered(name: str) -> bool:
 
 
 def timm_name(name: str) -> str:
-    """`vit_ti/4` is `vitreous_vit_ti_4` in timm, where names are Python identifiers."""
+    """timm's name for `vit_ti/4`, `vitreous_vit_ti_4`; there names are Python identifiers."""
     return TIMM_PREFIX + name.replace("/", "_").replace("+", "_plus")
 
 
@@ -307,7 +307,7 @@ def _parse(name: str) -> tuple[Family, str, int | None]:
 
 
 def _check_options(chosen: Family, given: Mapping[str, Any]) -> Iterable[str]:
-    """What is wrong with each option by itself: unknown, of the wrong type, or out of range."""
+    """Yield what is wrong with each single option: unknown, of the wrong type, or out of range."""
     hints = get_type_hints(chosen.fields or chosen.make)
     for key, value in given.items():
         if key not in chosen.options:
@@ -350,9 +350,9 @@ def _timm_cfg(model: Any) -> dict[str, Any]:
 
 
 def _publish_to_timm(name: str) -> None:
-    """Let `timm.create_model("vitreous_vit_ti_4", img_size=32, num_classes=10)` build our model.
+    """Register a model with timm: `timm.create_model("vitreous_vit_ti_4", img_size=32)` builds it.
 
-    timm's words for common options are translated, all others pass unchanged.
+    timm's names of common options are translated, all others are passed on unchanged.
     """
 
     def entry(pretrained: bool = False, **given: Any) -> ConfiguredModel:

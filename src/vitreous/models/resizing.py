@@ -1,4 +1,4 @@
-"""A model for images of another size: positions interpolated, or built anew with its weights."""
+"""Adapt a model to another image size: interpolate positions, or rebuild it with its weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sides = tuple[int, int]
 
 
 def resize_model(model: nn.Module, size: Sides) -> nn.Module:
-    """Return the model for images of this size, itself if it takes them as it is.
+    """Return the model adapted to images of this size; itself if no change is needed.
 
     Ours are interpolated, or built at that size with the same weights; timm's are resized by their
     own method, in place.

@@ -1,4 +1,4 @@
-"""From an image to a grid of tokens: patches, or the feature map of a ResNet (hybrids)."""
+"""Stems that turn an image into a grid of tokens: patches, or a ResNet's feature map (hybrids)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of tensors in files of Hugging Face, which transformers translates as it loads them."""
+"""Tensor names in files of Hugging Face, which transformers converts when it loads them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import Tensor
 
 
 def converted_names(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
-    """The tensors of a file under the names that a model of transformers has for them.
+    """The tensors of a file with the names that a model of transformers has for them.
 
-    transformers translates while it loads, so a second model loads them, and what it got is read
-    off. Tensors of other shapes keep their own.
+    transformers converts names only while loading. So a second model loads the tensors, and the
+    names are taken from it. Tensors whose shape does not fit keep their names.
     """
     from transformers.utils import logging
 
     verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # what is missing is said elsewhere
+    logging.set_verbosity_error()  # missing tensors are reported by `LoadedWeights`
     logging.disable_progress_bar()
     try:
         loaded, info = type(model).from_pretrained(
@@ -29,7 +29,7 @@ def converted_names(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
         logging.enable_progress_bar()
     shapes = {entry[0]: entry[1] for entry in info["mismatched_keys"]}
     lost = {*info["missing_keys"], *shapes}
-    found = {key: value for key, value in loaded.state_dict().items() if key not in lost}
+    converted = {key: value for key, value in loaded.state_dict().items() if key not in lost}
     for key, shape in shapes.items():
-        found[key] = state[key] if key in state else torch.empty(shape, device="meta")
-    return found | {key: state[key] for key in info["unexpected_keys"] if key in state}
+        converted[key] = state[key] if key in state else torch.empty(shape, device="meta")
+    return converted | {key: state[key] for key in info["unexpected_keys"] if key in state}

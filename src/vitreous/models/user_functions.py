@@ -1,8 +1,8 @@
-"""Models by the function that makes them: `mypackage.mymodule:make` or `folder/my_model.py:make`.
+"""Load models made by a user's function: `mypackage.mymodule:make`, `folder/my_model.py:make`.
 
-The function is called with those of `image`, `classes` (or `num_classes`), `pretrained` and the
-recipe's options that were given and that it has parameters for, and returns an `nn.Module`. The
-name may also be that of a class of modules, or of a module that exists already.
+The function is called with `image`, `classes` (or `num_classes`), `pretrained` and the recipe's
+options, as far as they were given and it has parameters for them. It returns an `nn.Module`. The
+name may also be that of a class of modules, or of an existing module.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from vitreous.plugins import MODEL, describe_object, import_source, is_module
 
 
 def is_user_function(name: str) -> bool:
-    """Whether a name has the form `file.py:function`, or `module:function` and there is such a
-    module."""
+    """Whether a name has the form `file.py:function`, or `module:function` with a known module."""
     module, _, function = name.rpartition(":")
     if not function.isidentifier():
         return False
@@ -28,7 +27,7 @@ def is_user_function(name: str) -> bool:
 
 
 def load_user_function(name: str, **given: Any) -> nn.Module:
-    """Call the function with those of `given` that it has parameters for; returns its module.
+    """Call the function with the arguments that it has parameters for, and return its module.
 
     Raises `InYourCode`, which shows the user's own lines, if importing or calling it fails.
     """
@@ -58,7 +57,7 @@ def load_user_function(name: str, **given: Any) -> nn.Module:
 
 
 def _accepted(function: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that are not None and that the function names."""
+    """The arguments that are not None and that the function has parameters for."""
     kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     parameters = signature(function).parameters.values()
     named = {each.name for each in parameters if each.kind in kinds}

@@ -1,4 +1,4 @@
-"""Vision Transformer: An Image is Worth 16x16 Words, and what the four papers vary in it.
+"""Vision Transformer: An Image is Worth 16x16 Words, with the variations of the four papers.
 
     image -> tokens (+ class token) + positions
           -> L blocks of  x + mixer(norm(x)),  x + mlp(norm(x))  -> norm -> head

@@ -56,7 +56,7 @@ def _is_initialised(model: nn.Module) -> bool:
 
     Parameters and running statistics count alike.
     """
-    found = False
+    has_norms = False
     for module in model.modules():
         if "norm" not in type(module).__name__.lower():
             continue
@@ -64,8 +64,8 @@ def _is_initialised(model: nn.Module) -> bool:
         for name, value in tensors:
             if name not in ("weight", "bias", "running_mean", "running_var") or value.is_meta:
                 continue
-            found = True
+            has_norms = True
             scales = name in ("weight", "running_var")
             if not bool((value == 0).all() or (scales and (value == 1).all())):
                 return False
-    return found
+    return has_norms

@@ -213,7 +213,7 @@ def show(
     assert framing is not None
     pixels = framing(full_photo)
     data = _one_image(pixels, framing)
-    subject = subject.shown(data)
+    subject = subject.for_dataset(data)
     with torch.no_grad():
         found, output = photo_map(
             subject, subject.prepare(data.images), MapChoice(unit, head, query, rollout)

@@ -66,9 +66,9 @@ class Encodings(Drawing):
         return self.data(self.with_places(panel.rows[self.columns]))
 
     def with_places(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return rows with columns for what has no place on a logarithmic axis: zero and below.
+        """Return rows with extra columns in which values without a logarithm (≤ 0) are missing.
 
-        A value without a place is not drawn, and an interval begins at the edge of the chart.
+        Such a value is not drawn, and an interval that contains it begins at the edge of the chart.
         """
         view = self.view
         floor = (self.limits or (np.nan,))[0]
@@ -79,7 +79,7 @@ class Encodings(Drawing):
         return rows
 
     def drawn(self, name: str) -> str:
-        """Return the column to draw instead of a column, on a logarithmic axis."""
+        """Return the column that is drawn for a column: another one on a logarithmic axis."""
         if "y" not in self.view.log or not (self.result.table[name] <= 0).any():
             return name
         return f"{name}_drawn"

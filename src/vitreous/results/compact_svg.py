@@ -26,16 +26,16 @@ HREF = "{http://www.w3.org/1999/xlink}href"
 
 
 def compact_svg(drawn: str, title: str, prefix: str) -> str:
-    """Return an SVG for a page around it, whose font it takes.
+    """Return an SVG to embed in a page, with the font of the page.
 
     Parameters
     ----------
     drawn
         SVG text as Vega writes it.
     title
-        What it shows, for readers who do not see it.
+        Description of the drawing, for screen readers.
     prefix
-        Comes before every id, so that several drawings can be in one page.
+        Prefix of every id, so that several drawings can be in one page.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def _group(group: Element) -> Iterator[str]:
 
 
 def _style(element: Element) -> dict[str, str]:
-    """Return how a mark is painted; nothing if it cannot be seen."""
+    """Return how a mark is painted; empty if it is invisible."""
     style = {name: element.get(name, "") for name in STYLE}
     style = {name: v for name, v in style.items() if v and v not in ("none", USUAL.get(name))}
     for name in [each for each in style if each.endswith("opacity")]:
@@ -139,9 +139,9 @@ def _outline(element: Element, style: dict[str, str]) -> tuple[dict[str, str], s
     if not element.get("transform"):
         return style, outline
     for shape, cap in ((CIRCLE, "round"), (SQUARE, "square")):
-        found = shape.fullmatch(outline)
-        if found and "stroke" not in style:
-            dot = {"stroke": style["fill"], "stroke-width": f"{2 * float(found[1]):.1f}"}
+        parsed = shape.fullmatch(outline)
+        if parsed and "stroke" not in style:
+            dot = {"stroke": style["fill"], "stroke-width": f"{2 * float(parsed[1]):.1f}"}
             opacity = {name: style[name] for name in ("opacity",) if name in style}
             return {**dot, "stroke-linecap": cap, **opacity}, f"M{x},{y}h0"
     if POLYGON.fullmatch(outline):
@@ -152,12 +152,12 @@ def _outline(element: Element, style: dict[str, str]) -> tuple[dict[str, str], s
 
 
 def _place(element: Element) -> tuple[float, float]:
-    found = re.match(r"translate\(([^,]+),([^)]+)\)", element.get("transform", ""))
-    return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+    parsed = re.match(r"translate\(([^,]+),([^)]+)\)", element.get("transform", ""))
+    return (float(parsed[1]), float(parsed[2])) if parsed else (0.0, 0.0)
 
 
 def _words(elements: list[Element]) -> Iterator[str]:
-    """Yield text; what all of a layer have in common is said once."""
+    """Yield text elements; attributes that all of a layer share are written once."""
     styles = []
     for element in elements:
         style = {name: element.get(name, "") for name in (*WORDS, "stroke", "stroke-width")}

@@ -55,8 +55,8 @@ def mean_by_model(
 ) -> dict[str, Interval]:
     """The mean over each model's rows of a value and the ends of its interval.
 
-    The interval of a mean over units is the mean of their intervals, which is never too narrow:
-    exact where all units move together with the images drawn, otherwise they cancel in part.
+    The interval of the mean over units is the mean of their intervals. It is exact if the units are
+    fully correlated over resamples of the images, and too wide otherwise, never too narrow.
     """
     means = rows.groupby("model", sort=False, observed=True)[list(columns)].mean()
     return {
@@ -66,23 +66,23 @@ def mean_by_model(
 
 
 def disjoint(one: Interval, other: Interval) -> bool:
-    """Whether two intervals do not overlap; False where an end is NaN."""
+    """Whether two intervals do not overlap; False if an end is NaN."""
     return bool(one.low > other.high or other.low > one.high)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """What models have on the same resamples of the same images.
+    """Means of several models on the same resamples of the same images.
 
     Parameters
     ----------
     draws
-        By model: its mean over rows, as measured and on each resample (1 + replicates,).
+        The mean of each model over rows, as measured and on each resample (1 + replicates,).
     count
         Number of images.
     share
-        Whether it is the share of images of one kind, such as those classified correctly. Few
-        images change then, and their number decides (see `paired_change`).
+        Whether the mean is a share of images, such as those classified correctly. Then the interval
+        depends on the number of images that change (see `paired_change`).
     """
 
     draws: Mapping[str, np.ndarray]
@@ -104,9 +104,9 @@ class Paired:
 def pair_models(
     result: Result, rows: pd.DataFrame, column: str = "value", *, share: bool = False
 ) -> Paired | None:
-    """The mean of each model over some rows of a result, on the same resamples of the images.
+    """The mean of each model over some rows of a result, on common resamples of the images.
 
-    None if the column has no replicates; a model with a row without them is left out.
+    None if the column has no replicates. Models with a row without replicates are left out.
     """
     if column not in result.replicates:
         return None
@@ -142,12 +142,12 @@ def rank_models(
         Clauses on the model with the highest and the lowest value. `{model}` is its name, `{}` its
         value.
     tied
-        The clause instead of both where first and last are tied. `{models}` stands for "All three",
+        The clause used if first and last are tied. `{models}` stands for "All three",
         the first `{}` for the lowest and the second for the highest value.
     show
         Turns value, low and high into text.
     alone
-        The clause instead of all where there is one model, which is neither first nor last.
+        The clause used if there is only one model.
     paired
         The models on the same resamples, to judge differences. Without it models are tied if
         their intervals overlap.
@@ -155,7 +155,7 @@ def rank_models(
     Returns
     -------
     str
-        HTML; empty where no model has a value.
+        HTML; empty if no model has a value.
     """
     known = {model: mean for model, mean in means.items() if isfinite(mean.mean)}
     if not known:
@@ -225,7 +225,7 @@ def count_changes(
 ) -> str:
     """A sentence on how many units of each kind lower something, and how many raise it.
 
-    A unit counts where the interval in the columns `low` and `high` excludes `neutral`. `lower`
+    A unit counts if the interval in the columns `low` and `high` excludes `neutral`. `lower`
     and `raise_` are the verbs, `what` is their object.
     """
     known = rows[rows[low].notna()]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 REMEDY = "measure it again or copy it anew"
 PLAIN = frozenset({"float64", "float32", "int64", "bool", "str"})
-"""Types of columns that parquet keeps without pandas' notes."""
+"""Types of columns that parquet preserves without pandas' metadata."""
 INDEX_NAME = "inspection.json"
 CONTROL_FOLDER = "before-training"
 """Within the folder of an inspection: the same networks before training."""
@@ -119,7 +119,7 @@ def load_result(kind: type[R], path: Path, expected: str | None = None) -> R:
 
 
 def is_intact(path: Path, expected: str | None) -> bool:
-    """Whether a result is there and all its files are as they were saved."""
+    """Whether a result exists and all its files are undamaged."""
     try:
         for file in read_header(path, expected)["files"].values():
             read_data(path, **file)
@@ -129,7 +129,7 @@ def is_intact(path: Path, expected: str | None) -> bool:
 
 
 def find_header(path: Path) -> Path:
-    """Return the header that a path stands for: itself, or the only one in that folder."""
+    """Return the path of a header: the path itself, or that of the only one in a folder."""
     if path.is_file():
         return path
     headers = sorted(path.glob("*.json"))
@@ -201,7 +201,7 @@ def check_format(header: Mapping[str, Any], path: Path) -> None:
 
 @contextmanager
 def explain_damage(path: Path) -> Iterator[None]:
-    """Turn what a damaged header makes of reading into an error that says so."""
+    """Turn exceptions caused by a damaged header into an error that says so."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -243,10 +243,10 @@ def read_replicates(header: Mapping[str, Any], path: Path) -> dict[str, Replicat
 
 
 def _is_plain(metadata: Mapping[str, Any] | None) -> bool:
-    """Whether a table comes out the same without what pandas noted beside it.
+    """Whether a table is read correctly without pandas' metadata.
 
-    Its index is 0, 1, 2, … and its columns hold plain numbers and texts, which is what a table
-    without notes becomes. Reading the notes takes half the time of a small table.
+    That is so if its index is 0, 1, 2, … and its columns have plain numbers and strings. Reading
+    the metadata takes half the time of reading a small table.
     """
     if metadata is None:
         return True

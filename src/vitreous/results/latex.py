@@ -1,4 +1,4 @@
-"""Tables for papers: LaTeX with booktabs, names escaped, numbers rounded to what is certain."""
+"""Tables for papers: LaTeX with booktabs, escaped names, numbers rounded to their certainty."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SPECIAL = {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\symbol{34}",
     "`": r"\symbol{96}", "[": "{[}", "]": "{]}", "*": "{*}",
 }  # fmt: skip
-"""What means something else to LaTeX. Braces keep a bracket or star at the beginning of a row from
-being read as an option of the row before."""
+"""Characters with a special meaning in LaTeX. Braces around a bracket or star at the beginning of a
+row prevent that LaTeX reads it as an option of the row before."""
 SYMBOLS = {
     "×": r"$\times$", "−": "$-$", "–": "--", "—": "---", "…": r"\ldots{}", "·": r"$\cdot$",
     "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\to$", "∞": r"$\infty$", "²": "$^2$",
@@ -35,15 +35,15 @@ SYMBOLS = {
     "‘": r"\textquoteleft{}", "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}",
 }  # fmt: skip
 LETTERS = {*map(chr, range(0xC0, 0x180))} - {*"×÷ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ"}
-"""Accented Latin letters that pdfLaTeX takes as they are, whatever the encoding of its fonts."""
+"""Accented Latin letters that pdfLaTeX accepts with any font encoding."""
 LONG = 45
 """Rows that fit on a page; longer tables break across pages."""
 
 
 def escape_latex(words: object) -> str:
-    """Text as LaTeX shows it as it is, also pdfLaTeX.
+    """Escape text for LaTeX, including pdfLaTeX.
 
-    A character that pdfLaTeX has no glyph for is named: `[U+1F600]`.
+    A character that pdfLaTeX has no glyph for becomes its code: `[U+1F600]`.
 
     >>> escape_latex("50 % of vit_tiny")
     '50 \\\\% of vit\\\\_tiny'
@@ -68,9 +68,9 @@ def _escape_character(character: str) -> str:
 def latex_number(
     value: Any, low: Any = math.nan, high: Any = math.nan, style: IntervalStyle = "brackets"
 ) -> str:
-    """A number with its interval, both rounded to two digits of half the interval's width.
+    """Format a number with its interval, rounded to two digits of half the interval's width.
 
-    Without an interval it has four significant digits. Very small and very large numbers have a
+    Without an interval it has four significant digits. Very small and very large numbers get a
     common power of ten.
 
     Examples
@@ -90,7 +90,7 @@ def latex_number(
     power = 0 if -4 <= _size(largest) < 6 else _size(largest)
     value, low, high = (each / 10.0**power for each in (value, low, high))
     half = (high - low) / 2 if has_ends else 0.0
-    if half < 1e-6 * largest / 10.0**power:  # nothing but rounding, as of CKA with itself
+    if half < 1e-6 * largest / 10.0**power:  # only rounding, as for CKA of a unit with itself
         half = 0.0
     text = _rounding(half, largest / 10.0**power)
     number = text(value)
@@ -103,7 +103,7 @@ def latex_number(
 
 
 def _rounding(half: float, largest: float) -> Callable[[float], str]:
-    """How numbers are written: to two digits of half an interval, at most six digits in all."""
+    """Return a function that formats numbers: two digits of half an interval, at most six."""
     if half <= 0:
         return lambda number: f"{number:.4g}" if abs(number) < 1e4 else f"{number:.0f}"
     places = max(min(1 - _size(half), 5 - _size(largest)), 0)
@@ -116,7 +116,7 @@ def _rounding(half: float, largest: float) -> Callable[[float], str]:
 
 
 def _size(value: float) -> int:
-    """The place of the first digit: 0 for 1 to 9, -1 for 0.1 to 0.9; 0 for zero."""
+    """The power of ten of the first digit: 0 for 1 to 9, -1 for 0.1 to 0.9; 0 for zero."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 
@@ -127,7 +127,7 @@ def latex_table(
     caption: str = "",
     label: str = "",
 ) -> str:
-    """A table of cells that are LaTeX already; one that fills more than a page is a longtable.
+    """Format cells, which are LaTeX already, as a table; more than a page is a longtable.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def latex_table(
     align
         A letter for each column: l, r, or p{4cm} for text that is broken into lines.
     caption, label
-        As they are to be printed, and to be referred to. With one of them the table floats.
+        Caption and label of the table. With one of them the table floats.
     """
     if label and not re.fullmatch(r"[\w:.+/-]+", label, re.ASCII):
         raise VitreousError(
@@ -185,7 +185,7 @@ def result_latex(
 
 
 def _default_columns(result: Result) -> list[str]:
-    """The model, what tells its rows apart, and the value (or all numbers if there is none)."""
+    """The model, the columns that distinguish its rows, and the value (or else all quantities)."""
     from pandas.api.types import is_bool_dtype
 
     table = result.table
@@ -206,7 +206,7 @@ def _default_columns(result: Result) -> list[str]:
 
 
 def _ends(result: Result, name: str) -> tuple[str, str] | None:
-    """The columns of a column's interval, if it has one."""
+    """The columns with the interval of a column, if there are any."""
     low, high = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
     return (low, high) if {low, high} <= set(result.table.columns) else None
 

@@ -1,4 +1,4 @@
-"""Long names for axes and legends: the beginning and the end, and never two alike."""
+"""Shorten long names for axes and legends: the middle is left out, and all stay distinct."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Iterable
 LIMIT = 28
 """Maximum number of characters of a name in an axis or a legend."""
 ROOMY = 36
-"""The same where there is more room, as in a table of models."""
+"""Maximum number of characters where there is more space, as in a table of models."""
 ELLIPSIS = "…"
 BETWEEN = " × "
-"""Stands between the names of two models that are compared."""
+"""Separates the names of two models that are compared."""
 
 
 def short_names(names: Iterable[str], limit: int = LIMIT) -> dict[str, str]:
-    """Return each name as it is shown: names that are too long lose their middle.
+    """Return the short form of each name: names that are too long lose their middle.
 
-    Names that would look the same show where they differ instead, and where that is not enough
-    they are numbered.
+    If short forms are equal, they show the part in which the names differ, or else are numbered.
 
     Parameters
     ----------
     names
-        The names that are shown together.
+        The names that appear together.
     limit
         Maximum number of characters; a few more where that is too few to tell names apart.
 
@@ -34,10 +33,10 @@ def short_names(names: Iterable[str], limit: int = LIMIT) -> dict[str, str]:
     """
     full = list(dict.fromkeys(names))
     short = {name: _shorten(name, limit) for name in full}
-    for group in _alike(short):
+    for group in _with_equal_short_form(short):
         start = _first_difference(group)
-        short |= {name: _around(name, start, limit) for name in group}
-    for group in _alike(short):
+        short |= {name: _with_part(name, start, limit) for name in group}
+    for group in _with_equal_short_form(short):
         for number, name in enumerate(group, 1):
             counter = f" ({number})"
             fitting = _shorten(name, max(limit - len(counter), 3)) + counter
@@ -46,8 +45,8 @@ def short_names(names: Iterable[str], limit: int = LIMIT) -> dict[str, str]:
     return short
 
 
-def _alike(short: dict[str, str]) -> list[list[str]]:
-    """Return the names that are shown alike, in groups."""
+def _with_equal_short_form(short: dict[str, str]) -> list[list[str]]:
+    """Return the names with equal short forms, in groups."""
     groups = defaultdict(list)
     for name, shown in short.items():
         groups[shown].append(name)
@@ -55,14 +54,14 @@ def _alike(short: dict[str, str]) -> list[list[str]]:
 
 
 def _first_difference(names: list[str]) -> int:
-    """Return the place of the first character in which names differ."""
+    """Return the index of the first character in which names differ."""
     columns = zip(*names, strict=False)
     same = (len(set(characters)) == 1 for characters in columns)
     return next((i for i, alike in enumerate(same) if not alike), min(map(len, names)))
 
 
 def _shorten(name: str, limit: int) -> str:
-    """Return a name, or of two that are compared both, without the middle."""
+    """Return a name without its middle; of a pair of compared names both are shortened."""
     if len(name) <= limit:
         return name
     one, between, other = name.partition(BETWEEN)
@@ -73,8 +72,8 @@ def _shorten(name: str, limit: int) -> str:
     return f"{name[: kept // 2]}{ELLIPSIS}{name[-(kept - kept // 2) :]}"
 
 
-def _around(name: str, start: int, limit: int) -> str:
-    """Return beginning and end of a name, and what follows from a place in its middle on."""
+def _with_part(name: str, start: int, limit: int) -> str:
+    """Return a name with its beginning, its end, and the part that begins at `start`."""
     part = (limit - 2) // 3
     left = max(start - 1, 0)
     if left <= part:

@@ -29,7 +29,7 @@ def matrix_between(result: Result, one: str, other: str, column: str) -> pd.Data
             alone = " only; inspect both models together" if len(models) == 1 else ""
             raise UnknownName("model", str(name), models, f"{has}{alone}.")
     rows = table[(table["model"] == one) & (table["other_model"] == other)]
-    turned = rows.empty  # of two models the first one measured has the rows
+    turned = rows.empty  # the rows of the table belong to the model that was measured first
     if turned:
         rows = table[(table["model"] == other) & (table["other_model"] == one)]
     if rows.empty:

@@ -311,8 +311,8 @@ class Result:
         Parameters
         ----------
         columns
-            Names of columns (default: model, what tells its rows apart, and the value). A column
-            with an interval shows it.
+            Names of columns (default: model, those that distinguish its rows, and the value). The
+            interval of a column is shown with it.
         interval
             "brackets" for `0.93 [0.90, 0.95]`, "pm" for `0.93 ± 0.03`, or "none".
         caption, label

@@ -1,6 +1,6 @@
-"""A saved result of which only what is used is read.
+"""Saved results that are read lazily.
 
-Judging a study reads a number or two off each of hundreds of results. Building complete `Result`s
+Judging a study needs a number or two from each of hundreds of results. Building complete `Result`s
 for that, with their columns, views and pandas tables, takes four times as long.
 """
 
@@ -48,7 +48,7 @@ class StoredResult(Result):
 
     @classmethod
     def open(cls, path: str | Path, expected: str | None = None) -> StoredResult:
-        """Open the result of a `.json`; `expected` is the checksum that it has to have."""
+        """Open the result of a `.json`; `expected` is its checksum, if known."""
         path = find_header(Path(path).expanduser())
         return cls.of_header(read_header(path, expected), path)
 
@@ -91,12 +91,12 @@ class StoredResult(Result):
 
     @cached_property
     def replicates(self) -> Mapping[str, Replicates]:
-        found = read_replicates(self._header, self._path)
+        replicates = read_replicates(self._header, self._path)
         with explain_damage(self._path):
-            for name, each in found.items():
+            for name, each in replicates.items():
                 if len(each) != self.row_count:
                     raise ValueError(f"replicates of {name} have {len(each)} rows")
-        return found
+        return replicates
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -129,6 +129,6 @@ def _as_array(column: Any) -> np.ndarray:
         return np.array(entries, dtype=np.float64 if column.null_count else None)
     if types.is_boolean(column.type) and not column.null_count:
         return np.array(entries, dtype=bool)
-    found = np.empty(len(entries), dtype=object)
-    found[:] = entries
-    return found
+    array = np.empty(len(entries), dtype=object)
+    array[:] = entries
+    return array

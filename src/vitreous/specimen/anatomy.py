@@ -52,17 +52,17 @@ class Unit:
     """Tokens in front of the grid: 'class', 'distillation', 'register', or 'prefix' for others."""
     heads: int | None = None
     reach: Reach | None = None
-    """Over what an attention unit attends. 'channel' and 'linear' have no attention distance;
+    """What an attention unit attends over. 'channel' and 'linear' have no attention distance;
     'class' has only prefix tokens or learned queries; 'reduced' has keys on a coarser grid."""
     skip: bool = True
-    """Whether a skip connection runs around it. Without one, a lesion passes the input on (or
+    """Whether a skip connection runs around it. Without one, a lesion returns the input (or
     zeros, where the shape changes)."""
     parameters: int = 0
     weights: Weights | None = None
-    """What attention multiplies values with, where it can be observed: 'probabilities', 'mixed'
+    """What attention multiplies the values by, where it can be observed: 'probabilities', 'mixed'
     (heads are mixed after the softmax), 'positive' (rows do not sum to one) or 'signed'."""
     reason: str = ""
-    """Why attention cannot be observed, or why its weights are no probabilities."""
+    """Why attention cannot be observed, or why its weights are not probabilities."""
 
     @property
     def tokens(self) -> int | None:
@@ -110,7 +110,7 @@ class Anatomy:
         return self.units[which]
 
     def find(self, pattern: str) -> tuple[Unit, ...]:
-        """The units that match a module path, glob, kind or short label, in order; at least one.
+        """The units that match a module path, glob, kind or short label, in order; error if none.
 
         Examples
         --------
@@ -128,12 +128,12 @@ class Anatomy:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Short addresses: stage, and position within the stage counted from 0."""
-        units: Counter[int] = Counter()
+        """Short labels such as `2.0`: the stage, and the unit's number within it from 0."""
+        counts: Counter[int] = Counter()
         labels = []
         for unit in self.units:
-            labels.append(f"{unit.stage}.{units[unit.stage]}")
-            units[unit.stage] += 1
+            labels.append(f"{unit.stage}.{counts[unit.stage]}")
+            counts[unit.stage] += 1
         return tuple(labels)
 
     @property
@@ -142,7 +142,7 @@ class Anatomy:
         return max((u.stage for u in self.units), default=0)
 
     def counts(self) -> dict[str, int]:
-        """Units per kind, in the order of `KINDS`, without the zeros."""
+        """Number of units of each kind that occurs, in the order of `KINDS`."""
         tally = Counter(u.kind for u in self.units)
         return {kind: tally[kind] for kind in KINDS if tally[kind]}
 
@@ -167,20 +167,20 @@ class Anatomy:
 
 
 def _tuples(raw: dict[str, Any]) -> dict[str, Any]:
-    """Lists of JSON as the tuples they were."""
+    """Turn lists back into tuples, which JSON cannot store."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
 
 
 Slot = tuple[Unit, ...]
-"""The units that one box or row stands for: a single one, or the identical ones of a fold."""
+"""The units that one box or row stands for: one unit, or all repeats of it in a fold."""
 Fold = tuple[Slot, ...]
-"""Slots that are repeated together, as often as each has units."""
+"""Slots that repeat together as one block; the number of repeats is the length of each slot."""
 Panel = tuple[Fold, ...]
-"""A stage, or the part of it between stem, head and changes of the prefix tokens."""
+"""The folds of one stage, or of a part of it; see `panels`."""
 
 
 def panels(units: Iterable[Unit], *, fold: bool) -> list[Panel]:
-    """Stages in order; stem, head and a change of prefix tokens begin a panel of their own."""
+    """One panel per stage, in order; stem, head and a change of prefix tokens begin a new panel."""
     groups = groupby(
         units, lambda u: (u.stage, u.kind if u.kind in ("stem", "head") else "", u.prefix)
     )
@@ -188,29 +188,29 @@ def panels(units: Iterable[Unit], *, fold: bool) -> list[Panel]:
 
 
 def folds(units: Sequence[Unit], longest: int = 8) -> Iterator[Fold]:
-    """Repeating blocks of at most `longest` units, folded; units that do not repeat, alone."""
-    marks = [
+    """Fold runs of identical blocks of at most `longest` units; other units stay single."""
+    signatures = [
         (u.kind, u.grid, u.channels, u.prefix, u.heads, u.reach, u.skip, u.parameters)
         for u in units
     ]
     start = 0
     while start < len(units):
-        period, stop = 1, start + 1
-        for trial in range(1, longest + 1):
-            end = start + trial
-            while marks[end : end + trial] == marks[start : start + trial]:
-                end += trial
-            if end > max(stop, start + trial):
-                period, stop = trial, end
+        period, stop = 1, start + 1  # the block length whose repeats cover the most units
+        for length in range(1, longest + 1):
+            end = start + length
+            while signatures[end : end + length] == signatures[start : start + length]:
+                end += length
+            if end > max(stop, start + length):
+                period, stop = length, end
         yield tuple(tuple(units[first:stop:period]) for first in range(start, start + period))
         start = stop
 
 
 def slot_name(slot: Slot) -> str:
-    """The path of a slot's units: `blocks.0…11.attn` where they differ in one place."""
+    """The path of a slot's units: `blocks.0…11.attn` if first and last differ in one component."""
     first, last = slot[0].name, slot[-1].name
-    ones, others = first.split("."), last.split(".")
-    pairs = list(zip(ones, others, strict=False))
-    if len(ones) != len(others) or sum(one != other for one, other in pairs) > 1:
+    start, end = first.split("."), last.split(".")
+    pairs = list(zip(start, end, strict=False))
+    if len(start) != len(end) or sum(a != b for a, b in pairs) > 1:
         return f"{first} … {last}"
-    return ".".join(one if one == other else f"{one}…{other}" for one, other in pairs)
+    return ".".join(a if a == b else f"{a}…{b}" for a, b in pairs)

@@ -1,8 +1,8 @@
-"""Find attention in a graph, however it is written, and where its queries and keys lie.
+"""Find the attention products of a graph, and the image positions of their queries and keys.
 
-Fused attention (`scaled_dot_product_attention`) keeps its probabilities to itself; they are
-recomputed from its arguments, bias and mask included. All other attention is a product of weights
-and values (`attention_products.py`).
+Fused attention (`scaled_dot_product_attention`) does not return its probabilities, so they are
+recomputed from its arguments, including bias and mask. Attention that is written out is a product
+of weights and values (`attention_products.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from vitreous.specimen.trace import PREFIX, SPAN, Trace, constant_along
 from vitreous.unit_kinds import Reach, Weights
 
 SOFTMAX = {"softmax", "_softmax", "_safe_softmax"}
-FARTHEST = 32
-"""Nodes that are visited in search of a softmax."""
+SEARCH_LIMIT = 32
+"""Maximum number of nodes visited in the search for a softmax."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +37,21 @@ class AttentionSite:
     heads: int | None
     reach: Reach
     places: Places | None = None
-    """Where its queries and keys lie; None if unknown: then weights cannot be observed."""
+    """Positions of its queries and keys; None if unknown, then its weights cannot be observed."""
     fused: bool = False
     weights: str | None = None
-    """The node with the weights that multiply the values, where attention is not fused."""
+    """The node with the weights that multiply the values; None if attention is fused."""
     arrangement: Arrangement | None = None
     """How to turn the weights into matrices of queries by keys."""
     operands: tuple[str, ...] = ()
     equation: str = ""
-    """What the product multiplies, and how, in the notation of `einsum`."""
+    """The product of `operands` in the notation of `einsum`."""
     softmax: str | None = None
-    """The node of the softmax, where the model changes its rows afterwards (talking heads)."""
+    """The node of the softmax, if the model changes its output before use (talking heads)."""
     kind: Weights = "probabilities"
     """What the weights are."""
     reason: str = ""
-    """Why the weights cannot be observed, or what they are if they are no probabilities."""
+    """Why the weights cannot be observed, or why they are not probabilities."""
 
     @property
     def visible(self) -> bool:
@@ -60,34 +60,35 @@ class AttentionSite:
 
 
 def combine_sites(sites: Sequence[AttentionSite]) -> tuple[list[list[int]], Places]:
-    """How several products of one unit form one attention.
+    """Combine several attention products of one unit into one attention.
 
-    Sites of the same places are heads side by side (heads computed one after the other); sites of
-    other places are further groups (a loop over windows or queries). Only sites of the shape of the
-    first, and as many for each places, are part of it.
+    Sites with the same places are heads of one group (a loop over heads). Sites with other places
+    are further groups (a loop over windows or queries). Sites whose shape, or groups whose number
+    of heads, differ from the first are left out.
 
     Returns
     -------
     clusters
-        For each set of places, the numbers of its sites.
+        For each group, the indices of its sites.
     places
-        The places of all of them together.
+        The places of all groups.
     """
     first = sites[0].places
     assert first is not None
     clusters: list[tuple[Places, list[int]]] = []
     for number, site in enumerate(sites):
-        here = site.places
-        if here is None or here.queries.shape != first.queries.shape:
+        places = site.places
+        if places is None or places.queries.shape != first.queries.shape:
             continue
-        if here.keys.shape != first.keys.shape:
+        if places.keys.shape != first.keys.shape:
             continue
-        for there, numbers in clusters:
-            if torch.equal(there.queries, here.queries) and torch.equal(there.keys, here.keys):
+        for known, numbers in clusters:
+            same_queries = torch.equal(known.queries, places.queries)
+            if same_queries and torch.equal(known.keys, places.keys):
                 numbers.append(number)
                 break
         else:
-            clusters.append((here, [number]))
+            clusters.append((places, [number]))
     heads = [sum(sites[n].heads or 1 for n in numbers) for _, numbers in clusters]
     kept = [cluster for cluster, count in zip(clusters, heads, strict=True) if count == heads[0]]
     if len(kept) == 1:
@@ -98,30 +99,33 @@ def combine_sites(sites: Sequence[AttentionSite]) -> tuple[list[list[int]], Plac
 
 
 def find_attention(flow: Flow, body: list[fx.Node]) -> list[AttentionSite]:
-    """The attention products among `body`, in order, without those of queries and keys."""
+    """The products of weights and values among `body`, in order; not those of queries and keys."""
     products = [n for n in body if flow.role[n] == "attention"]
     sites = [site for node in products if (site := _site(node, flow)) is not None]
     if sites or not products:
         return sites
-    summaries = [node for node in products if _summarises(node, flow)]
+    summaries = [node for node in products if _sums_over_positions(node, flow)]
     linear = [AttentionSite(n.name, _heads(n), "linear") for n in summaries]
-    return linear or [_lost(products[-1], flow)]
+    return linear or [_unplaced_site(products[-1], flow)]
 
 
 def _site(node: fx.Node, flow: Flow) -> AttentionSite | None:
-    """The site of one product; None if it is part of another attention, or of a linear one."""
+    """The site of one product; None if it belongs to another product or to linear attention."""
     if op(node) == "scaled_dot_product_attention":
         return _fused(node, flow)
     product = attention_product(flow.positions, node)
     if product is not None:
         return _unfused(node, product, flow)
-    if _over_channels(node, flow):
+    if _attends_over_channels(node, flow):
         return AttentionSite(node.name, _heads(node), "channel")
     operands = flow.positions.data_inputs(node)
-    if _summarises(node, flow) or any(is_summary(flow.positions, operand) for operand in operands):
+    if _sums_over_positions(node, flow) or any(
+        is_summary(flow.positions, operand) for operand in operands
+    ):
         return None
-    behind = [_softmax_behind(operand, flow) for operand in operands]
-    return _lost(node, flow) if sum(name is not None for name in behind) == 1 else None
+    softmaxes = [_softmax_before(operand, flow) for operand in operands]
+    has_weights = sum(name is not None for name in softmaxes) == 1
+    return _unplaced_site(node, flow) if has_weights else None
 
 
 def _heads(node: fx.Node) -> int | None:
@@ -138,20 +142,20 @@ def _fused(node: fx.Node, flow: Flow) -> AttentionSite:
     if query is None and node in flow.positions.pooled:
         query = flow.trace(node)
     if query is None or key is None or not constant_along(key.ids, -1):
-        return replace(_lost(node, flow), fused=True)
+        return replace(_unplaced_site(node, flow), fused=True)
     lead = shape_of(node)[:-1]
     k = key.ids[..., 0]
     k = k.reshape(*[1] * (len(lead) - k.ndim), *k.shape)
     if len(lead) == 3 and 1 < k.shape[1] < lead[1]:  # neighbouring heads share their keys
         k = k.repeat_interleave(lead[1] // k.shape[1], 1)
     k = k.expand(*lead[:-1], k.shape[-1])
-    site = _placed(site, query.like(query.ids[..., 0].expand(lead)), key.like(k))
+    site = _with_places(site, query.like(query.ids[..., 0].expand(lead)), key.like(k))
     masked = site.reach == "global" and _has_fixed_mask(node, flow)
     return replace(site, reach="windowed") if masked else site
 
 
 def _has_fixed_mask(node: fx.Node, flow: Flow) -> bool:
-    """Whether a mask that is the same for all images keeps some queries from some keys."""
+    """Whether a mask that does not depend on the images hides some keys from some queries."""
     mask: Any = node.kwargs.get("attn_mask", node.args[3] if len(node.args) > 3 else None)
     if not isinstance(mask, fx.Node) or mask in flow.data:
         return False
@@ -170,13 +174,16 @@ def _unfused(node: fx.Node, product: Product, flow: Flow) -> AttentionSite:
         arrangement=product.arrangement,
         operands=tuple(operand.name for operand in product.contraction.operands),
         equation=product.contraction.equation,
-        softmax=_softmax_behind(product.weights, flow),
+        softmax=_softmax_before(product.weights, flow),
     )
-    return _placed(site, product.query, product.key)
+    return _with_places(site, product.query, product.key)
 
 
-def _softmax_behind(operand: fx.Node, flow: Flow) -> str | None:
-    """The nearest softmax of the operand's size, after the last product."""
+def _softmax_before(operand: fx.Node, flow: Flow) -> str | None:
+    """The name of the nearest softmax that `operand` is computed from, or None.
+
+    The search passes only tensors of the operand's size and stops at other attention products.
+    """
     size = operand.meta["val"].numel()
 
     def follow(node: fx.Node) -> Iterable[fx.Node]:
@@ -184,36 +191,36 @@ def _softmax_behind(operand: fx.Node, flow: Flow) -> str | None:
             return []
         return [p for p in flow.positions.data_inputs(node) if numel(p) == size]
 
-    nodes = walk_up(operand, follow, most=FARTHEST)
+    nodes = walk_up(operand, follow, most=SEARCH_LIMIT)
     return next((node.name for node in nodes if op(node) in SOFTMAX), None)
 
 
-def _over_channels(node: fx.Node, flow: Flow) -> bool:
-    """Whether weights of channels by channels, made by a softmax, multiply the features."""
+def _attends_over_channels(node: fx.Node, flow: Flow) -> bool:
+    """Whether a softmax over (channels, channels) multiplies the features, as in XCiT."""
     operands = flow.positions.data_inputs(node)
     for operand in operands:
         placed = any(flow.trace(other) is not None for other in operands if other is not operand)
         if flow.trace(operand) is None and placed:
-            return _softmax_behind(operand, flow) is not None
+            return _softmax_before(operand, flow) is not None
     return False
 
 
-def _summarises(node: fx.Node, flow: Flow) -> bool:
-    """Whether a product sums over the positions of two tensors, as linear attention does."""
+def _sums_over_positions(node: fx.Node, flow: Flow) -> bool:
+    """Whether a product sums over the positions of both operands, as linear attention does."""
     product = contraction(node)
     if product is None or any(map(flow.positions.from_queries_and_keys, product.operands)):
         return False
-    moving = 0
+    summed_operands = 0
     for number, operand in enumerate(product.operands):
         trace = flow.trace(operand)
         if trace is not None:
             dims = product.summed(number)
-            moving += any(not constant_along(trace.ids, dim) for dim in dims)
-    return moving > 1
+            summed_operands += any(not constant_along(trace.ids, dim) for dim in dims)
+    return summed_operands > 1
 
 
-def _lost(node: fx.Node, flow: Flow) -> AttentionSite:
-    """A product whose axes are unknown; the reason names where positions were lost."""
+def _unplaced_site(node: fx.Node, flow: Flow) -> AttentionSite:
+    """The site of a product with unknown axes; its reason says where positions got unknown."""
     place = ""
     for current in walk_up(node, flow.positions.data_inputs):
         sources = flow.positions.data_inputs(current)
@@ -225,8 +232,8 @@ def _lost(node: fx.Node, flow: Flow) -> AttentionSite:
     return AttentionSite(node.name, _heads(node), "unknown", reason=reason)
 
 
-def _placed(site: AttentionSite, query: Trace, key: Trace) -> AttentionSite:
-    """The site with the places of (…, queries) and (…, keys)."""
+def _with_places(site: AttentionSite, query: Trace, key: Trace) -> AttentionSite:
+    """The site with the places given by position numbers (…, queries) and (…, keys)."""
     places = _places(query, key)
     if places is None:
         reason = "Its queries and keys do not form groups that are alike in all heads."
@@ -252,14 +259,14 @@ def _places(query: Trace, key: Trace) -> Places | None:
 
 
 def _tokens(ids: Tensor, prefix: int) -> Tensor:
-    """Token numbers of position numbers: prefix tokens first, then the grid; -1 is padding."""
+    """Convert position numbers to token numbers: prefix first, then the grid; -1 is padding."""
     position = ids % SPAN
     tokens = torch.where(position >= PREFIX, position - PREFIX, position + prefix)
     return torch.where(ids < 0, -1, tokens)
 
 
 def reach_of(places: Places) -> Reach:
-    """Over what queries attend; 'class' if all of them are prefix tokens."""
+    """What the queries attend over; 'class' if all queries are prefix tokens."""
     if bool((places.queries < places.prefix).all()):
         return "class"
     cells = places.key_grid[0] * places.key_grid[1]
@@ -278,14 +285,14 @@ def fused_probabilities(
     scale: float | None,
     grouped: bool,
 ) -> Tensor:
-    """softmax(q kᵀ * scale + bias) in float32 or better; a row that is all masked is zero."""
+    """softmax(q kᵀ * scale + bias) in float32 or better; a fully masked row is zero."""
     wide = torch.promote_types(query.dtype, torch.float32)
     if grouped:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = (query.to(wide) * factor) @ key.to(wide).transpose(-1, -2)
     if bias is None and not causal:
-        return logits.softmax(-1)  # the safe one reads everything three times more
+        return logits.softmax(-1)  # `_safe_softmax` reads the logits three more times
     if causal:
         keep = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
         logits = logits.masked_fill(~keep, -torch.inf)

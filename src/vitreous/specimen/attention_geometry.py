@@ -1,8 +1,8 @@
-"""Where the queries and keys of attention lie on the image, and how far apart they are.
+"""Positions of the queries and keys of attention on the image, and the distances between them.
 
-The one place that turns token numbers into positions. Tokens are numbered prefix first (class,
-registers), then the cells of the grid in raster order; -1 is padding. Prefix tokens and padding
-have no position.
+Only this module turns token numbers into positions. Prefix tokens (class, registers) come first,
+then the cells of the grid in raster order; -1 is padding. Prefix tokens and padding have no
+position.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from vitreous.specimen.anatomy import Grid
 from vitreous.specimen.layout import BatchAxis
 
 PORTION = {"cpu": 1 << 19, "cuda": 1 << 27}
-"""Attention weights that are reduced at a time: what fits into a processor's cache."""
+"""Number of attention weights that are reduced at a time, so that they stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Which rows of the weights belong together, and which tokens their queries and keys are."""
+    """How the rows of the weights form groups, and the tokens of their queries and keys."""
 
     batch: BatchAxis
     order: Tensor
-    """(groups, heads): which row of the flattened leading dimensions (of one image) it is."""
+    """(groups, heads) index into the flattened leading dimensions of one image."""
     queries: Tensor
     """(groups, queries) token numbers."""
     keys: Tensor
@@ -36,14 +36,14 @@ class Places:
     query_grid: Grid
     key_grid: Grid
     tokens: tuple[str, ...] = ()
-    """What the prefix tokens are: 'class', 'distillation', 'register', 'query' for a learned one
-    that only asks, or 'prefix' for others."""
+    """Kinds of the prefix tokens: 'class', 'distillation', 'register', 'query' for a learned token
+    that is only a query, or 'prefix' for others."""
 
     def gather(self, weights: Tensor) -> Tensor:
         """Turn weights in the model's own layout into (b, groups, heads, queries, keys)."""
         rows, order = self.batch.split(weights).flatten(1, -3), self.order.flatten()
         if not torch.equal(order, torch.arange(rows.shape[1], device=order.device)):
-            rows = rows[:, order.to(rows.device)]  # a copy, made only where the order differs
+            rows = rows[:, order.to(rows.device)]  # copies, so only if the order differs
         return rows.unflatten(1, tuple(self.order.shape))
 
     def scatter(self, matrices: Tensor, like: tuple[int, ...], batch: int) -> Tensor:
@@ -61,7 +61,7 @@ def token_centres(
 ) -> tuple[Tensor, Tensor]:
     """Row and column of each token's centre, in float64, for a grid that covers `extent`.
 
-    Tokens without a position get that of the first cell; leave them out by `tokens < prefix`.
+    Tokens without a position get that of the first cell; `tokens < prefix` finds them.
     """
     cell = (tokens - prefix).clamp_min(0).double()
     rows = (cell.div(grid[1], rounding_mode="floor") + 0.5) * (extent[0] / grid[0])
@@ -72,7 +72,7 @@ def token_centres(
 def pair_distances(places: Places, extent: tuple[float, float]) -> Tensor:
     """Distance from each query to each key, (groups, queries, keys) in float64.
 
-    It is zero to keys without a position.
+    The distance to a key without a position is zero.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def grid_distances(grid: Grid) -> Tensor:
 
 
 def offsets(places: Places) -> tuple[Tensor, Tensor]:
-    """Rows and columns from each key to each query of the same grid, (groups, queries, keys).
+    """Offset in rows and in columns from each key to each query, two (groups, queries, keys).
 
-    They mean nothing for pairs of which one has no position.
+    Queries and keys lie on the same grid. Offsets of tokens without a position are meaningless.
     """
     width = places.query_grid[1]
     queries = (places.queries - places.prefix)[:, :, None]
@@ -111,8 +111,8 @@ def offsets(places: Places) -> tuple[Tensor, Tensor]:
 def mean_patch_distance(attention: Tensor, grid: Grid) -> Tensor:
     """Mean distance in patches of attention (n, heads, tokens, tokens), as (heads,) in float32.
 
-    (1/L) Σ_ij A_ij ‖δ_ij‖, mean over n. Tokens in front of the grid are left out, as queries and as
-    keys, and what remains of a row is scaled to sum to one.
+    (1/L) Σ_ij A_ij ‖δ_ij‖, mean over n. Tokens in front of the grid are left out, both as queries
+    and as keys, and the remaining row is scaled to sum to one.
     """
     length = grid[0] * grid[1]
     among = attention[..., -length:, -length:].float()
@@ -137,14 +137,14 @@ class AttentionGeometry:
     placed_queries: Tensor
     """Queries that have a position, as an index into all of them."""
     extent: tuple[float, float]
-    """Height and width of the grid in the measure of `weights`."""
+    """Height and width of the grid, in the unit of `weights`."""
     scale: float
-    """Factor from the measure of `weights` to that of the result. Where patches are square,
-    `weights` is in patches, so that distances in pixels and in patches come from the same sums."""
+    """Factor from the unit of `weights` to that of the result. If patches are square, `weights` is
+    in patches, so that distances in pixels and in patches share one set of sums."""
 
     @classmethod
     def of(cls, places: Places, extent: tuple[float, float], like: Tensor) -> AttentionGeometry:
-        """The distances of `places`, on the device of `like` and in its type or float32."""
+        """The distances of `places`, on the device of `like`, in its dtype but at least float32."""
         patch_height, patch_width = (
             length / cells for length, cells in zip(extent, places.query_grid, strict=True)
         )
@@ -152,19 +152,19 @@ class AttentionGeometry:
         extent = (extent[0] / scale, extent[1] / scale)
         distances = pair_distances(places, extent)
         placed = (places.keys >= places.prefix)[:, None, :].expand_as(distances).double()
-        wide = torch.promote_types(like.dtype, torch.float32)
-        weights = torch.stack([distances, placed], 2).to(like.device, wide)
-        asking = (places.queries >= places.prefix).flatten().nonzero()[:, 0].to(like.device)
-        return cls(weights, asking, extent, scale)
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        weights = torch.stack([distances, placed], 2).to(like.device, dtype)
+        placed_queries = (places.queries >= places.prefix).flatten().nonzero()[:, 0].to(like.device)
+        return cls(weights, placed_queries, extent, scale)
 
     def sums(self, values: Tensor) -> Tensor:
         """Σ_j A_ij d_ij and Σ_j A_ij over keys with a position, (b, groups, heads, queries, 2).
 
-        `values` is (b, groups, heads, queries, keys), the largest tensor of a model: it is read
-        once.
+        `values` (b, groups, heads, queries, keys) is the largest tensor of a model, so both sums
+        are computed in one read of it.
         """
         batch, groups, heads, queries, keys = values.shape
-        if groups == 1:  # one small product for each query, five times as fast as what follows
+        if groups == 1:  # one small product per query: five times as fast as the loop below
             rows = values.to(self.weights.dtype).reshape(batch * heads, queries, keys)
             products = torch.bmm(self.weights[0], rows.permute(1, 2, 0))
             return products.permute(2, 0, 1).reshape(batch, 1, heads, queries, 2)

@@ -1,9 +1,9 @@
 """Attention products: weights that depend on the image times values, summed over keys.
 
-What makes a product attention is what its axes are, not how it is written. The weights have an axis
-of keys, which is summed over and along which the values are at different places, and they belong to
-a query, which is at a place of its own (or is learned). Which axis is which is read off the
-positions of both operands.
+A product is recognised by its axes, not by how it is written. The weights have an axis of keys:
+the product sums over it, and the values differ in position along it. The other axis belongs to the
+queries, which have positions of their own or are learned. The positions of both operands tell which
+axis is which.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ LEARNED = {"linear", "scaled_dot_product_attention", *PRODUCTS}
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How weights have to be turned to be matrices of queries by keys."""
+    """The permutation that turns weights into matrices (queries, keys)."""
 
     order: tuple[int, ...]
-    """Their dimensions: leading ones, then those of the queries, then those of the keys."""
+    """Dimensions of the weights: leading ones, then those of the queries, then of the keys."""
     queries: int
     """Number of dimensions of the queries."""
     keys: int
     """Number of dimensions of the keys."""
 
     def matrix(self, weights: Tensor) -> Tensor:
-        """Turn weights into (…, queries, keys)."""
-        turned = weights.permute(self.order)
-        lead = turned.shape[: turned.ndim - self.queries - self.keys]
-        queries = turned.shape[len(lead) : len(lead) + self.queries].numel()
-        return turned.reshape(*lead, queries, turned.shape[turned.ndim - self.keys :].numel())
+        """Permute and reshape weights to (…, queries, keys)."""
+        permuted = weights.permute(self.order)
+        lead = permuted.shape[: permuted.ndim - self.queries - self.keys]
+        queries = permuted.shape[len(lead) : len(lead) + self.queries].numel()
+        return permuted.reshape(*lead, queries, permuted.shape[permuted.ndim - self.keys :].numel())
 
     def native(self, matrix: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The inverse of `matrix`, for weights of this shape, whatever the batch."""
+        """The inverse of `matrix`; `shape` is that of the weights, for any batch size."""
         sizes = [shape[dim] for dim in self.order[len(self.order) - self.queries - self.keys :]]
-        turned = matrix.reshape(*matrix.shape[:-2], *sizes)
-        return turned.permute([self.order.index(dim) for dim in range(len(self.order))])
+        unflattened = matrix.reshape(*matrix.shape[:-2], *sizes)
+        return unflattened.permute([self.order.index(dim) for dim in range(len(self.order))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class _Roles:
-    """Which operand of a contraction is what."""
+    """Which operand of a contraction holds the weights, and which the values."""
 
     product: Contraction
     weights: int
@@ -89,21 +89,21 @@ class _Roles:
         return self.product.letters[self.values]
 
     def keys(self, values: Trace | None) -> set[str]:
-        """The letters summed over along which the values are at different places."""
+        """The summed letters along which the values differ in position."""
         if values is None:
             return set()
         shared = set(self.weight_letters) & set(self.value_letters)
-        moving = set().union(*(_letters(one, self.value_letters) for one in values.both))
-        return (shared - set(self.product.output)) & moving
+        varying_letters = set().union(*(_letters(one, self.value_letters) for one in values.both))
+        return (shared - set(self.product.output)) & varying_letters
 
 
 def attention_product(positions: Positions, node: fx.Node) -> Product | None:
-    """The attention product that a node computes, if it computes one and positions are known."""
+    """The attention product that a node computes; None if it is not one, or not certainly one."""
     product = contraction(node)
     if product is None:
         return None
-    among = [number for number, operand in enumerate(product.operands) if operand in positions.data]
-    for w, v in permutations(among, 2):
+    data_operands = [i for i, operand in enumerate(product.operands) if operand in positions.data]
+    for w, v in permutations(data_operands, 2):
         roles = _Roles(product, w, v)
         weights = positions.known(product.operands[w])
         values = positions.known(product.operands[v])
@@ -112,18 +112,18 @@ def attention_product(positions: Positions, node: fx.Node) -> Product | None:
             keys, values = _single_key(roles, weights, values)
         if weights is None or values is None or not keys:
             continue
-        sides = weights.both
-        queries = [one for one in sides if not keys & _letters(one, roles.weight_letters)]
+        traces = weights.both
+        queries = [trace for trace in traces if not keys & _letters(trace, roles.weight_letters)]
         if queries and not (only_prefix(values) and _is_linear(positions, roles, values)):
-            other = next((one for one in sides if one is not queries[0]), None)
-            return _product(roles, keys, queries[0], values, other)
+            key_trace = next((trace for trace in traces if trace is not queries[0]), None)
+            return _product(roles, keys, queries[0], values, key_trace)
     return _with_learned_queries(positions, node, product)
 
 
 def _with_learned_queries(
     positions: Positions, node: fx.Node, product: Contraction
 ) -> Product | None:
-    """A product whose weights belong to queries that are learned."""
+    """The attention product of learned queries that a node computes, if any."""
     number = positions.weights_among(product) if node in positions.pooled else None
     if number is None or feeds_back(positions, node):
         return None
@@ -141,60 +141,64 @@ def _letters(trace: Trace, letters: str) -> set[str]:
 def _single_key(
     roles: _Roles, weights: Trace, values: Trace | None
 ) -> tuple[set[str], Trace | None]:
-    """Letters and values where each query has a single key.
+    """Key letters and positions of the values, if each query has a single key; else no letters.
 
-    If all positions were pooled into it, it lies on a grid of one cell.
+    A key into which all positions were pooled lies on a grid of one cell.
     """
     product, letters = roles.product, roles.value_letters
     shape = shape_of(product.operands[roles.values])
-    over = [roles.weight_letters[dim] for dim in product.summed(roles.weights)]
-    if any(shape[letters.index(c)] > 1 for c in over if c in letters):
+    summed = [roles.weight_letters[dim] for dim in product.summed(roles.weights)]
+    if any(shape[letters.index(c)] > 1 for c in summed if c in letters):
         return set(), values
     if values is None and shape[0] == weights.ids.shape[0]:
         lead = weights.ids.reshape(shape[0], -1)[:, 0].reshape(-1, *[1] * (len(shape) - 1))
         values = Trace((lead // SPAN * SPAN).expand(shape), (1, 1))
-    return set(over), values
+    return set(summed), values
 
 
 def _product(
-    roles: _Roles, keys: set[str], query: Trace | None, values: Trace, other: Trace | None = None
+    roles: _Roles,
+    keys: set[str],
+    query: Trace | None,
+    values: Trace,
+    key_trace: Trace | None = None,
 ) -> Product | None:
-    """The attention product with these letters of keys; None if its axes are not clear.
+    """The attention product with `keys` as letters of the keys; None if its axes are not clear.
 
-    `query` is the positions of the weights' queries, None for learned ones; `other` is the weights'
-    other positions, those of their keys.
+    `query` and `key_trace` are the positions of queries and keys that the weights have; `query` is
+    None for learned queries.
     """
     product, letters = roles.product, roles.weight_letters
     sizes = dict(zip(letters, shape_of(product.operands[roles.weights]), strict=True))
-    asking = _query_letters(roles, query)
-    along = [c for c in letters if c in keys]
-    rest = [c for c in letters if c not in asking and c not in along]
-    if any(c not in product.output and sizes[c] > 1 for c in rest):
+    query_letters = _query_letters(roles, query)
+    key_letters = [c for c in letters if c in keys]
+    leading = [c for c in letters if c not in query_letters and c not in key_letters]
+    if any(c not in product.output and sizes[c] > 1 for c in leading):
         return None  # summed over something else as well
-    order = tuple(letters.index(c) for c in rest + asking + along)
-    arrangement = Arrangement(order, len(asking), len(along))
-    key = _key_positions(values, roles.value_letters, rest, along, sizes)
-    if key is None and other is not None:  # a weight for several places at once: whole windows, say
-        key = other.like(arrangement.matrix(other.ids)[..., 0, :])
+    order = tuple(letters.index(c) for c in leading + query_letters + key_letters)
+    arrangement = Arrangement(order, len(query_letters), len(key_letters))
+    key = _key_positions(values, roles.value_letters, leading, key_letters, sizes)
+    if key is None and key_trace is not None:  # one weight for several places, such as a window
+        key = key_trace.like(arrangement.matrix(key_trace.ids)[..., 0, :])
     if key is None:
         return None
     if query is not None:
         query = query.like(arrangement.matrix(query.ids)[..., 0])
     else:
-        query = _learned_queries(key, prod(sizes[c] for c in asking))
+        query = _learned_queries(key, prod(sizes[c] for c in query_letters))
     return Product(product, product.operands[roles.weights], arrangement, query, key)
 
 
 def _query_letters(roles: _Roles, query: Trace | None) -> list[str]:
-    """The letters of queries: those that only weights and output have, and queries differ along."""
+    """Letters of the queries: only weights and output have them, and query positions differ."""
     product = roles.product
     exclusive = [c for c in product.exclusive(roles.weights, roles.values) if c in product.output]
-    moving = _letters(query, roles.weight_letters) if query is not None else set()
-    return [c for c in exclusive if c in moving] or exclusive[-1:]
+    varying_letters = _letters(query, roles.weight_letters) if query is not None else set()
+    return [c for c in exclusive if c in varying_letters] or exclusive[-1:]
 
 
 def _learned_queries(key: Trace, count: int) -> Trace:
-    """Positions of learned queries, (…, count): prefix tokens of the image of their keys."""
+    """Position numbers (…, count) for learned queries: prefix tokens of their keys' image."""
     image = key.ids.amax(-1, keepdim=True) // SPAN * SPAN
     ids = image + PREFIX + len(key.prefix) + torch.arange(count)
     names = key.prefix + ("query",) * count
@@ -202,13 +206,13 @@ def _learned_queries(key: Trace, count: int) -> Trace:
 
 
 def _key_positions(
-    values: Trace, letters: str, rest: list[str], keys: list[str], sizes: dict[str, int]
+    values: Trace, letters: str, leading: list[str], keys: list[str], sizes: dict[str, int]
 ) -> Trace | None:
-    """Positions of the keys as (…, keys), along the dimensions that the weights have.
+    """Positions (leading …, keys) of the keys, from those of the values.
 
     None if several places share a weight.
     """
-    wanted = rest + keys
+    wanted = leading + keys
     ids = compact(values.ids) if values.across is None else values.ids
     for dim in reversed(range(len(letters))):
         if letters[dim] in wanted:
@@ -216,23 +220,23 @@ def _key_positions(
         if not constant_along(ids, dim):
             return None
         ids = ids.select(dim, 0)
-    left = [c for c in letters if c in wanted]
-    ids = ids.permute([left.index(c) for c in wanted if c in left])
+    kept = [c for c in letters if c in wanted]
+    ids = ids.permute([kept.index(c) for c in wanted if c in kept])
     remaining = iter(ids.shape)
-    ids = ids.reshape([next(remaining) if c in left else 1 for c in wanted])
+    ids = ids.reshape([next(remaining) if c in kept else 1 for c in wanted])
     for dim, letter in enumerate(wanted):
         if sizes[letter] == 1:
             if not constant_along(ids, dim):
                 return None
             ids = ids.narrow(dim, 0, 1)
-    return values.like(ids.expand([sizes[c] for c in wanted]).flatten(len(rest)))
+    return values.like(ids.expand([sizes[c] for c in wanted]).flatten(len(leading)))
 
 
 def feeds_back(positions: Positions, node: fx.Node) -> bool:
-    """Whether a summary over all positions is multiplied with every one of them again.
+    """Whether a summary over all positions is later multiplied with every single position.
 
-    That is the second half of linear attention. Where something is learned in between, only a sum
-    over the summary's rows by plain features counts.
+    That is the second half of linear attention. After a learned layer only a product that sums
+    over the rows of the summary counts.
     """
     queue, visited = [(node, False)], {node}
     while queue:
@@ -253,7 +257,7 @@ def feeds_back(positions: Positions, node: fx.Node) -> bool:
 
 
 def _sums_rows(positions: Positions, node: fx.Node, summary: fx.Node) -> bool:
-    """Whether a product sums over the rows of a summary, without being attention to them."""
+    """Whether a product sums over the rows of a summary and is not attention to these rows."""
     product, trace = contraction(node), positions.known(summary)
     if product is None or trace is None:
         return False
@@ -266,14 +270,14 @@ def _sums_rows(positions: Positions, node: fx.Node, summary: fx.Node) -> bool:
 
 
 def _is_linear(positions: Positions, roles: _Roles, values: Trace) -> bool:
-    """Whether plain features read the rows of a summary, as in linear attention."""
+    """Whether features without a softmax multiply the rows of a summary, as in linear attention."""
     if is_summary(positions, roles.product.operands[roles.values]):
         return True
     return "query" in values.prefix and positions.weights_among(roles.product) != roles.weights
 
 
 def is_summary(positions: Positions, node: fx.Node) -> bool:
-    """Whether a tensor is the sum of two others over all positions, with nothing learned since."""
+    """Whether a tensor is a product summed over all positions, with no learned layer since."""
 
     def follow(current: fx.Node) -> Iterable[fx.Node]:
         learned = op(current) in LEARNED or SPATIAL.search(op(current))

@@ -1,8 +1,9 @@
-"""Models of one structure are read once, so that opening the next checkpoint is instant.
+"""Cache of computation graphs by model structure, so that opening another checkpoint is instant.
 
-The structure is everything that steers a forward pass: every module's class and its attributes,
-what containers, configurations, functions and closures hold, and the names, shapes and types of all
-tensors. A model with anything else (hooks, objects of unknown kinds) is read anew each time.
+The structure is everything that a forward pass depends on except the weights: the class and
+attributes of every module, the contents of containers, configurations, functions and closures, and
+the names, shapes and types of all tensors. A model with anything else (hooks, objects of unknown
+types) is not cached.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from vitreous.specimen.graph import Compiled, attribute, copy_nodes
 from vitreous.specimen.observe import Wiring
 
 Parts = tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]
-"""What a specimen is made of."""
+"""Graph, anatomy, and the wiring of each unit."""
 
 CAPACITY = 64
 PLAIN = (
@@ -32,11 +33,11 @@ PLAIN = (
     Enum, slice,
 )  # fmt: skip
 IGNORED = {"pretrained_cfg", "default_cfg", "feature_info", *vars(nn.Module())}
-"""Attributes that say where weights come from; and torch's own, which are read by name."""
+"""Attributes that do not affect a forward pass, and those of `nn.Module`, which are read apart."""
 
 
 class Entry(NamedTuple):
-    """A graph without the weights it was read from."""
+    """A cached graph without the weights of the model it was read from."""
 
     graph: fx.Graph
     constants: dict[str, Tensor]
@@ -62,7 +63,7 @@ def recall(key: Hashable | None, model: nn.Module) -> Parts | None:
 
 
 def remember(key: Hashable | None, model: nn.Module, parts: Parts) -> None:
-    """Keep a graph for the next model of this structure; the oldest of `CAPACITY` is dropped."""
+    """Cache a graph for the next model of this structure; drops the least recently used one."""
     if key is None:
         return
     module, anatomy, wiring = parts
@@ -85,7 +86,7 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def structure(model: nn.Module, example: Tensor) -> Hashable | None:
-    """What the graph of `model` depends on; None if that is unknown."""
+    """The cache key of `model`: all that its graph depends on; None if it cannot be described."""
     try:
         parts = tuple(_parts(model))
     except _Unknown:
@@ -94,7 +95,7 @@ def structure(model: nn.Module, example: Tensor) -> Hashable | None:
 
 
 class _Unknown(Exception):
-    """Something steers the model that cannot be compared."""
+    """The model depends on something that cannot be compared."""
 
 
 def _parts(model: nn.Module) -> Iterator[Hashable]:
@@ -105,30 +106,35 @@ def _parts(model: nn.Module) -> Iterator[Hashable]:
         attributes = {name: v for name, v in vars(module).items() if name not in IGNORED}
         yield path, describe.kind(type(module)), describe.mapping(attributes)
     for name, tensor in _tensors(model):
-        table = not tensor.is_floating_point() and not tensor.is_complex()  # of indices, say
-        yield name, _form(tensor), tensor.requires_grad, _values(tensor) if table else None
+        table = not tensor.is_floating_point() and not tensor.is_complex()  # such as indices
+        yield (
+            name,
+            _shape_and_type(tensor),
+            tensor.requires_grad,
+            _values(tensor) if table else None,
+        )
 
 
 class _Description:
-    """Describes values by what they hold, so that two models built alike are described alike."""
+    """Describes values by their content, so that equal models have equal descriptions."""
 
     def __init__(self, model: nn.Module) -> None:
         self.modules = {id(module): path for path, module in model.named_modules()}
-        self.above: list[int] = []
-        """Ids of the objects being described, from the outside in: one may lead back to itself."""
+        self.enclosing: list[int] = []
+        """Ids of the objects being described, outermost first, to detect reference cycles."""
         self.kinds: dict[type, Hashable] = {}
 
     def mapping(self, values: Mapping[Any, Any]) -> Hashable:
-        """Items in their order, which steers a loop over them."""
+        """Items in their order, since the model may loop over them."""
         return tuple((self(key), self(value)) for key, value in values.items())
 
     def kind(self, kind: type) -> Hashable:
-        """A class, and those attributes of it and its parents that can be changed afterwards."""
+        """A class with the attributes of it and its parents, which may be changed at run time."""
         if kind not in self.kinds:
             attributes: dict[str, Any] = {}
-            for each in kind.__mro__:
-                if not each.__module__.startswith(("torch.", "builtins")):
-                    attributes |= {f"{each.__qualname__}.{n}": v for n, v in vars(each).items()}
+            for base in kind.__mro__:
+                if not base.__module__.startswith(("torch.", "builtins")):
+                    attributes |= {f"{base.__qualname__}.{n}": v for n, v in vars(base).items()}
             plain = {name: v for name, v in attributes.items() if "__" not in name}
             items = tuple((name, self._class_attribute(v)) for name, v in plain.items())
             self.kinds[kind] = (kind, items)
@@ -144,17 +150,17 @@ class _Description:
             return type(value), value
         if isinstance(value, nn.Module):
             if id(value) not in self.modules:
-                raise _Unknown  # not registered: what is in it is not described
+                raise _Unknown  # not a registered submodule, so `_parts` does not describe it
             return "module", self.modules[id(value)]
         if isinstance(value, Tensor):
-            return _form(value), _values(value)
-        if id(value) in self.above:
-            return "above", len(self.above) - self.above.index(id(value))
-        self.above.append(id(value))
+            return _shape_and_type(value), _values(value)
+        if id(value) in self.enclosing:
+            return "above", len(self.enclosing) - self.enclosing.index(id(value))
+        self.enclosing.append(id(value))
         try:
             return type(value), self._content(value)
         finally:
-            self.above.pop()
+            self.enclosing.pop()
 
     def _content(self, value: Any) -> Hashable:
         if isinstance(value, dict):
@@ -178,7 +184,7 @@ class _Description:
         return self.kind(type(value)), self.mapping(vars(value))
 
 
-def _form(tensor: Tensor) -> Hashable:
+def _shape_and_type(tensor: Tensor) -> Hashable:
     return tensor.shape, tensor.dtype, tensor.device
 
 

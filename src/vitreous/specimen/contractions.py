@@ -1,7 +1,7 @@
-"""Products of tensors in one description, whichever way they are written.
+"""One description for all products of tensors, in the manner of `einsum`.
 
-`matmul`, `bmm`, `einsum`, `tensordot` and a sum over `a * b` are all the same: every dimension of
-every operand has a letter, and letters that the result does not have are summed over.
+`matmul`, `bmm`, `einsum`, `tensordot` and a sum over `a * b` are described alike: every dimension
+of every operand has a letter, and letters that the result lacks are summed over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vitreous.specimen.graph import args, numel, op, shape_of
 MATRICES = {
     "matmul": 0, "bmm": 0, "mm": 0, "mv": 0, "dot": 0, "baddbmm": 1, "addmm": 1, "addbmm": 1
 }  # fmt: skip
-"""Products of matrices, and which argument is their first factor."""
+"""Matrix products, and the index of the argument that is their first factor."""
 PRODUCTS = {*MATRICES, "einsum", "tensordot"}
 
 
@@ -47,10 +47,10 @@ class Contraction:
         return sizes
 
     def exclusive(self, number: int, other: int) -> list[str]:
-        """The letters of operand `number` along which operand `other` is the same everywhere."""
-        theirs = dict(zip(self.letters[other], shape_of(self.operands[other]), strict=True))
-        mine = zip(self.letters[number], shape_of(self.operands[number]), strict=True)
-        return [c for c, size in mine if c not in theirs or theirs[c] < size]
+        """The letters of operand `number` that operand `other` lacks or broadcasts over."""
+        other_sizes = dict(zip(self.letters[other], shape_of(self.operands[other]), strict=True))
+        own_sizes = zip(self.letters[number], shape_of(self.operands[number]), strict=True)
+        return [c for c, size in own_sizes if c not in other_sizes or other_sizes[c] < size]
 
     def summed(self, number: int) -> list[int]:
         """The dimensions of operand `number` that are summed over."""
@@ -70,7 +70,7 @@ def contraction(node: fx.Node) -> Contraction | None:
 
 
 def _matrices(left: fx.Node, right: fx.Node) -> Contraction:
-    """Rows are `a`, columns `b`, `c` is summed over, and the batch has the letters from `d` on."""
+    """A matrix product: `a` rows, `b` columns, `c` summed over, batch dimensions from `d` on."""
     left_rank, right_rank = len(shape_of(left)), len(shape_of(right))
     batch = ascii_letters[3 : max(left_rank, right_rank) + 1]
     rows, columns = "a" * (left_rank > 1), "b" * (right_rank > 1)
@@ -80,14 +80,14 @@ def _matrices(left: fx.Node, right: fx.Node) -> Contraction:
 
 
 def _einsum(equation: str, operands: Sequence[fx.Node]) -> Contraction | None:
-    """The equation with letters for `...` and with an output; None for a diagonal."""
+    """An einsum with letters in place of `...`; None if an operand repeats a letter (diagonal)."""
     inputs, _, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if "->" not in equation:
-        once = sorted(c for c in set(inputs) - set(",.") if inputs.count(c) == 1)
-        output = ("..." if "..." in inputs else "") + "".join(once)
+        implicit = sorted(c for c in set(inputs) - set(",.") if inputs.count(c) == 1)
+        output = ("..." if "..." in inputs else "") + "".join(implicit)
     spare = "".join(c for c in ascii_letters if c not in equation)
-    widths = []  # of the dots in each term
+    widths = []  # number of dimensions that the dots stand for, per term
     for operand, term in zip(operands, terms, strict=True):
         widths.append(len(shape_of(operand)) - len(term.replace("...", "")))
     most = max((n for term, n in zip(terms, widths, strict=True) if "..." in term), default=0)
@@ -113,13 +113,13 @@ def _tensordot(
 
 def _multiplied_and_summed(node: fx.Node) -> Contraction | None:
     source = args(node)[0]
-    over: Any = args(node)[1] if len(node.args) > 1 else None
+    dims: Any = args(node)[1] if len(node.args) > 1 else None
     if not isinstance(source, fx.Node) or op(source) != "mul":
         return None
     operands = [a for a in source.args if isinstance(a, fx.Node) and numel(a) is not None]
-    if len(operands) != 2 or not isinstance(over, (int, list, tuple)):
+    if len(operands) != 2 or not isinstance(dims, (int, list, tuple)):
         return None
     letters = ascii_letters[: len(shape_of(source))]
-    summed = {letters[dim] for dim in ([over] if isinstance(over, int) else over)}
+    summed = {letters[dim] for dim in ([dims] if isinstance(dims, int) else dims)}
     terms = tuple(letters[len(letters) - len(shape_of(operand)) :] for operand in operands)
     return Contraction(tuple(operands), terms, "".join(c for c in letters if c not in summed))

@@ -1,4 +1,4 @@
-"""Cut a graph into units: residual branches first, then whatever of the trunk lies between them."""
+"""Divide a graph into units: residual branches first, then what lies between them (the trunk)."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from vitreous.unit_kinds import Kind
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 Run = list[fx.Node]
-"""A stretch of the graph."""
+"""Consecutive nodes of the graph."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """A unit as nodes of the graph: where it starts, what it computes, where it ends."""
+    """A unit as nodes of the graph: its input, the nodes that compute it, its outputs."""
 
     kind: Kind
     before: fx.Node | None
     branches: tuple[fx.Node, ...]
-    """The summands it adds to the skip; without a skip the one tensor it hands on."""
+    """The summands it adds to the skip; without a skip its one output."""
     body: Run
     after: fx.Node
-    """The sum of skip and branches; without a skip the one tensor it hands on."""
+    """The sum of skip and branches; without a skip its one output."""
     out: fx.Node
-    """What it hands on: `after`, past the activation or norm that ends its block."""
+    """Its output: `after`, past the activation or norm that ends its block."""
     skip: fx.Node | None = None
     total: fx.Node | None = None
     name: str = ""
     projection: Run = field(default_factory=list)
-    """What the skip computes, if it is more than the identity."""
+    """The nodes that the skip computes; empty if the skip is the identity."""
 
 
 def dissect(flow: Flow, model: nn.Module) -> list[Piece]:
-    """All units of the graph, in the order in which their results exist."""
+    """All units of the graph, in the order in which they are computed."""
     joins = find_joins(flow)
     outputs = BlockOutputs(joins, flow)
     pieces = [piece for join in joins for piece in _residual(join, outputs.of(join), flow)]
     covered = {node for join in joins for node in join.body}
     trunk = _Trunk(flow, model, [p.name for p in pieces])
     for join in joins:
-        rest = [n for n in flow.above(join.fork) if n not in covered and n.op != "placeholder"]
+        rest = [n for n in flow.ancestors(join.fork) if n not in covered and n.op != "placeholder"]
         covered |= set(rest)
         end = outputs.before(join)  # a norm that begins the block is no part of the trunk
         rest = [n for n in rest if flow.leads_to(n, end)]
@@ -61,10 +61,10 @@ def dissect(flow: Flow, model: nn.Module) -> list[Piece]:
 
 
 def _residual(join: Join, out: fx.Node, flow: Flow) -> list[Piece]:
-    """The units of a join: one for each branch, or one for all if they are linear."""
+    """The units of a join: one for each branch, or a single one if all branches are linear."""
     bodies = {branch: flow.between(join.fork, branch) for branch in join.branches}
-    bent = any(flow.role[n] == "activation" for body in bodies.values() for n in body)
-    groups = [(branch,) for branch in join.branches] if bent else [join.branches]
+    nonlinear = any(flow.role[n] == "activation" for body in bodies.values() for n in body)
+    groups = [(branch,) for branch in join.branches] if nonlinear else [join.branches]
     pieces = []
     for group in groups:
         nodes = {n for branch in group for n in bodies[branch]}
@@ -72,14 +72,14 @@ def _residual(join: Join, out: fx.Node, flow: Flow) -> list[Piece]:
         kind = flow.kind(body)
         assert kind is not None
         piece = Piece(kind, join.fork, group, body, join.total, out, join.skip, join.total)
-        piece.name = common_path(flow.essence(body))
+        piece.name = common_path(flow.main_nodes(body))
         pieces.append(piece)
     pieces[0].projection = flow.between(join.fork, join.skip)
     return pieces
 
 
 class _Trunk:
-    """Cuts the stretches that no residual branch covers."""
+    """Divides the parts of the graph that no residual branch covers into units."""
 
     def __init__(self, flow: Flow, model: nn.Module, residual_names: list[str]) -> None:
         self.flow = flow
@@ -90,10 +90,10 @@ class _Trunk:
         self.containers = {_container(name) for name in residual_names} - {""}
 
     def cut(self, nodes: Run, end: fx.Node, *, last: bool = False) -> list[Piece]:
-        """The units of a stretch up to `end`; the first has the stem, the last the head."""
+        """The units of `nodes` up to `end`; the first call finds the stem, the last the head."""
         first = not self.started
         runs = self._runs(nodes, end)
-        if not any(map(self._matters, runs)) and not (first or last):
+        if not any(map(self._has_main_nodes, runs)) and not (first or last):
             return []
         stem: list[Run] = []
         head: list[Run] = []
@@ -105,16 +105,16 @@ class _Trunk:
             count = self._headless_length(runs)
             runs, head = runs[:count], runs[count:]
         pieces = [self._piece(list(chain(*stem)), "stem")] if stem else []
-        pieces += [self._piece(run) for run in self._blocks(runs) if self._matters(run)]
+        pieces += [self._piece(run) for run in self._blocks(runs) if self._has_main_nodes(run)]
         return pieces + ([self._piece(list(chain(*head)), "head")] if head else [])
 
     def _runs(self, nodes: Run, end: fx.Node) -> list[Run]:
-        """Stretches between the points where a single tensor carries everything.
+        """Divide nodes at the points where only one tensor is live.
 
-        Each begins with something learned or a change of grid.
+        Neighbouring runs are joined unless both have main nodes or the second removes the grid.
         """
-        place = {node: i for i, node in enumerate(nodes)}
-        last_use = {n: max((place.get(u, -1) for u in n.users), default=-1) for n in nodes}
+        index = {node: i for i, node in enumerate(nodes)}
+        last_use = {n: max((index.get(u, -1) for u in n.users), default=-1) for n in nodes}
         last_use[end] = len(nodes)
         runs: list[Run] = []
         current: Run = []
@@ -129,27 +129,29 @@ class _Trunk:
             runs.append(current)
         merged: list[Run] = []
         for run in runs:
-            both_matter = bool(merged) and self._matters(run) and self._matters(merged[-1])
-            if not merged or both_matter or self._pools(merged[-1], run):
+            previous = merged[-1] if merged else []
+            both_compute = self._has_main_nodes(run) and self._has_main_nodes(previous)
+            if not merged or both_compute or self._removes_grid(previous, run):
                 merged.append(run)
             else:
-                merged[-1] = merged[-1] + run
+                merged[-1] = previous + run
         return merged
 
-    def _pools(self, before: Run, run: Run) -> bool:
-        """Whether positions end in this run: that is where a head begins."""
+    def _removes_grid(self, before: Run, run: Run) -> bool:
+        """Whether this run pools away the grid, which is where a head begins."""
         return self._has_grid(before) and not self._has_grid(run)
 
     def _has_grid(self, run: Run) -> bool:
         return self.flow.grid(run[-1]) is not None
 
-    def _matters(self, run: Run) -> bool:
-        return bool(self.flow.essence(run))
+    def _has_main_nodes(self, run: Run) -> bool:
+        return bool(self.flow.main_nodes(run))
 
     def _stem_length(self, runs: list[Run]) -> int:
-        """How many runs come before the containers of the residual blocks.
+        """Number of leading runs that form the stem.
 
-        If none does, how many belong to the first child of the model's first container.
+        These come before the containers of the residual blocks; if there are none, they belong to
+        the first child of the model's first container.
         """
         names = [common_path(self.flow.significant(run) or run) for run in runs]
         inside = [any(_within(name, container) for container in self.containers) for name in names]
@@ -163,7 +165,7 @@ class _Trunk:
         return next((i for i, name in enumerate(names) if not _within(name, child)), len(runs))
 
     def _headless_length(self, runs: list[Run]) -> int:
-        """How many runs come before positions end, or are pooled by attention."""
+        """Number of runs before the head, which begins after pooling (also by attention)."""
         count = len(runs)
         while count and not self._has_grid(runs[count - 1]):
             if self.flow.kind(runs[count - 1]) == "attention":
@@ -172,7 +174,7 @@ class _Trunk:
         return count
 
     def _blocks(self, runs: list[Run]) -> list[Run]:
-        """Neighbouring runs of one module that is a block, not a container, form one unit."""
+        """Join neighbouring runs of one block module, and cut blocks that repeat modules."""
         blocks: list[Run] = []
         for run in runs:
             while blocks and self._one_block(blocks[-1], run):
@@ -181,8 +183,8 @@ class _Trunk:
         return [part for block in blocks for part in self._repeated(block)]
 
     def _one_block(self, left: Run, right: Run) -> bool:
-        """Whether two runs belong to one block; attention that is complete stays by itself."""
-        sides = self.flow.essence(left), self.flow.essence(right)
+        """Whether two runs belong to one block; a complete attention module stays a unit."""
+        sides = self.flow.main_nodes(left), self.flow.main_nodes(right)
         owner = common_path(sides[0] + sides[1])
         if not owner or not self._is_block(owner):
             return False
@@ -190,9 +192,9 @@ class _Trunk:
         return all(common_path(side) == owner for side in attention)
 
     def _is_block(self, owner: str) -> bool:
-        """Whether a module is no container and has none inside that holds several blocks (a stage).
+        """Whether a module is one block and not a stage, that is, a container of several blocks.
 
-        Two or three linear maps in a row are an MLP, also where they stand in a `Sequential`.
+        Up to three linear layers are an MLP, also in a `Sequential`.
         """
         if owner not in self.blocks:
             learned = self._inside(owner)
@@ -205,17 +207,17 @@ class _Trunk:
         return self.blocks[owner]
 
     def _busy_children(self, container: str) -> int:
-        """The number of a container's children that compute several things."""
+        """The number of a container's children with several learned operations."""
         depth = container.count(".") + 2
         children = Counter(".".join(path(n).split(".")[:depth]) for n in self._inside(container))
         return sum(count > 1 for count in children.values())
 
     def _inside(self, module: str) -> Run:
-        """What the parts of a module learn."""
+        """The learned operations inside a module."""
         return self.flow.significant(n for n in self.flow.data if path(n).startswith(f"{module}."))
 
     def _repeated(self, block: Run) -> list[Run]:
-        """Cut a stretch without a narrow point (dense blocks, cells) at repeated modules."""
+        """Cut a block in which several tensors stay live (dense blocks, cells) at its children."""
         owner = common_path(self.flow.significant(block))
         if owner and not self._is_container(block):
             return [block]
@@ -236,7 +238,7 @@ class _Trunk:
         return parts
 
     def _by_child(self, block: Run, owner: str) -> dict[str, Run]:
-        """Nodes by the child of `owner` they belong to; others go with the child before."""
+        """Nodes by child module of `owner`; nodes outside any child go with the child before."""
         depth = len(owner.split(".")) if owner else 0
         children: dict[str, Run] = {}
         for node in block:
@@ -259,14 +261,14 @@ class _Trunk:
         inputs = [p for n in run for p in self.flow.positions.data_inputs(n) if p not in inside]
         before = max(inputs, key=self.flow.order.__getitem__, default=None)
         kind = role or self._kind(run, before, end)
-        learned = self.flow.essence(run)
+        learned = self.flow.main_nodes(run)
         name = self._largest_module(common_path(learned), inside)
         if not name and learned:
             name = path(learned[0]).split(".")[0]
         return Piece(kind, before, (end,), run, end, end, name=name or kind)
 
     def _largest_module(self, name: str, inside: set[fx.Node]) -> str:
-        """The largest module around `name` of which nothing lies outside the piece."""
+        """The outermost module around `name` whose parameters are all used inside the piece."""
         while "." in name:
             parent = name.rpartition(".")[0]
             if any(n not in inside for n in self.learned if path(n).startswith(f"{parent}.")):
@@ -275,8 +277,8 @@ class _Trunk:
         return name
 
     def _kind(self, run: Run, before: fx.Node | None, end: fx.Node) -> Kind:
-        here, there = self.flow.grid(end), self.flow.grid(before)
-        if here and there and here[0] * here[1] < there[0] * there[1]:
+        grid, grid_before = self.flow.grid(end), self.flow.grid(before)
+        if grid and grid_before and grid[0] * grid[1] < grid_before[0] * grid_before[1]:
             return "downsample"
         return self.flow.kind(run) or "mlp"
 
@@ -286,7 +288,10 @@ def _within(name: str, module: str) -> bool:
 
 
 def _container(name: str, *, keep_number: bool = False) -> str:
-    """`stages.0.blocks.1.mlp` lives in the container `stages` (its child there is `stages.0`)."""
+    """The container of a path: `stages` for `stages.0.blocks.1.mlp`, else the path itself.
+
+    With `keep_number` it is the child of the container, `stages.0`.
+    """
     parts = name.split(".")
     for i, part in enumerate(parts):
         if part.isdigit():
@@ -295,7 +300,7 @@ def _container(name: str, *, keep_number: bool = False) -> str:
 
 
 def _make_names_unique(pieces: list[Piece]) -> None:
-    """A module used twice, or two units of one module, get their kind added, then a number."""
+    """Add the kind, and then a number, to names that several units share."""
     named: dict[str, Piece] = {}
     for piece in pieces:
         name = plain = piece.name or piece.kind

@@ -1,6 +1,6 @@
-"""An anatomy as a table in the terminal, a vector drawing, a page or a notebook cell.
+"""Show an anatomy as a table in the terminal, a vector drawing, a page or a notebook cell.
 
-None of it needs torch or the network; a page forbids itself to load anything.
+Nothing here needs torch or the network; the page's security policy forbids loading anything.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
     """One row for each unit, with a gap between stages.
 
     `fold` puts identical blocks in one row, whose numbers are those of one unit. Tokens are written
-    as they add up, `1+14×14` being a class token and a grid.
+    as prefix plus grid: `1+14×14` is a class token and a grid.
     """
     # here, so that drawings load without it
     from rich import box
@@ -83,7 +83,7 @@ def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
 
 
 def _numbers(slot: Slot) -> dict[str, str]:
-    """The cells of a row of the terminal's table that hold numbers."""
+    """The numeric cells of a row of the terminal table."""
     unit = slot[0]
     prefix = f"{len(unit.prefix)}+" if unit.prefix and unit.grid else ""
     return {
@@ -95,7 +95,7 @@ def _numbers(slot: Slot) -> dict[str, str]:
 
 
 def remarks(anatomy: Anatomy) -> list[str]:
-    """Why attention cannot be observed or is no probability, with the units it holds for."""
+    """Lines that say for which units attention cannot be observed or is not a probability."""
     units: dict[str, list[str]] = {}
     for unit in anatomy:
         if unit.reason:
@@ -108,7 +108,7 @@ def remarks(anatomy: Anatomy) -> list[str]:
 
 
 def html(anatomies: Sequence[Anatomy]) -> str:
-    """A self-contained page: the drawing and the units, light or dark as the system is."""
+    """A self-contained page with drawing and table of units, in the system's colour scheme."""
     names = escape(", ".join(anatomy.model for anatomy in anatomies))
     (ink, paper), (light, night) = PAPERS["light"], PAPERS["dark"]
     tables = "\n".join(
@@ -152,7 +152,7 @@ font-size: 12px; }
 .vitreous .kind { display: inline-block; width: 10px; height: 10px; border-radius: 2px; \
 margin-right: 7px; }
 """
-"""The style of a table of units, on a page and in a notebook."""
+"""Style sheet of the table of units, on a page and in a notebook."""
 
 PAGE = """body { margin: 0; background: var(--paper); color: var(--ink); \
 font: 14px/1.5 system-ui, sans-serif; }
@@ -173,7 +173,7 @@ svg { display: block; }
 
 
 def notebook(anatomy: Anatomy) -> str:
-    """The drawing and, on demand, the units, for the output of a notebook cell."""
+    """The drawing and a foldable table of units, as HTML for the output of a notebook cell."""
     return (
         f'<div style="overflow-x: auto"><style>\n{UNITS}</style>\n'
         f"{draw([anatomy], 'currentColor', None)}"
@@ -183,7 +183,7 @@ def notebook(anatomy: Anatomy) -> str:
 
 
 def _units(anatomy: Anatomy) -> str:
-    """The units as an HTML table, a body for each stage, without columns that are empty."""
+    """The units as an HTML table with one body per stage, without empty columns."""
     rows = [_row(unit, label) for unit, label in zip(anatomy, anatomy.labels, strict=True)]
     shown = [column for column in COLUMNS if any(row[column] for row in rows)]
     classes = dict.fromkeys(NUMBERS, "number") | {"unit": "name"}
@@ -231,9 +231,9 @@ def check_ending(path: Path) -> None:
 
 
 def save(anatomies: Sequence[Anatomy], path: Path) -> Path:
-    """Write a drawing, a page or the data, by the ending of the path, and return the path.
+    """Write a drawing, a page or the data, depending on the suffix of the path; return the path.
 
-    The JSON of one model is what `Anatomy.from_json` reads; that of several is a list of those.
+    The JSON of one model can be read with `Anatomy.from_json`; for several it is a list of them.
     """
     check_ending(path)
     path.parent.mkdir(parents=True, exist_ok=True)

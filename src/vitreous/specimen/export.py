@@ -2,15 +2,15 @@
 
 Three things need help:
 
-- The batch size. Export with a symbolic batch takes up to 2.3 times as long, so the batch is a
-  prime number that divides no other size; afterwards every multiple of it is rewritten as a
+- The batch size. Export with a symbolic batch takes up to 2.3 times as long. So the batch is a
+  prime number that divides no other size, and afterwards every multiple of it is rewritten as a
   multiple of the number of images.
-- Values. Export runs a model on tensors without values, so `if mask.all():` or `x[mask]` stops it,
-  even where the mask is made of ones and a size. Torch can carry real values along (it does so for
-  draft exports); here it does for everything but the images and what is drawn at random.
-- `flex_attention`, which compiles itself and does not fit into an exported graph. While the graph
-  is read, the model's code gets an ordinary attention that calls the same `score_mod` and
-  `mask_mod`.
+- Values. Export runs a model on fake tensors, which have no values, so it fails at
+  `if mask.all():` or `x[mask]`, even if the mask is a constant. Torch can propagate real values
+  along with fake tensors, as draft exports do. Here constants keep theirs; images and random
+  numbers do not.
+- `flex_attention` compiles itself and cannot be part of an exported graph. During export the
+  model's code gets an ordinary attention that calls the same `score_mod` and `mask_mod`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ADVICE = (
 def read_graph(model: nn.Module, example: Tensor, attempt: int = 0) -> fx.GraphModule:
     """The graph of `model` for any number of images like `example`, over the model's own weights.
 
-    The model is as before afterwards, whatever happens. `attempt` counts up to choose another prime
+    The model is left unchanged, also after an error. A higher `attempt` chooses another prime
     for the batch size.
     """
     tensors = [*model.parameters(), *model.buffers(), example[0]]
@@ -71,7 +71,7 @@ def read_graph(model: nn.Module, example: Tensor, attempt: int = 0) -> fx.GraphM
 
 def _exported_graph(model: nn.Module, example: Tensor, batch: int) -> fx.GraphModule:
     with undisturbed(model) as saving, forgetting_sources(), _explicit_flex_attention(model):
-        for layer in model.modules():  # ConViT's layers make their attention only if told to
+        for layer in model.modules():  # our ConViT layers otherwise fuse their attention
             if hasattr(layer, "explicit_attention"):
                 vars(layer)["explicit_attention"] = True
         program: Any = _export(model, example, batch, saving)
@@ -83,13 +83,13 @@ def _exported_graph(model: nn.Module, example: Tensor, batch: int) -> fx.GraphMo
 
 
 def _collides(graph: fx.Graph, batch: int) -> bool:
-    """Whether a tensor has several sizes that `batch` divides: one at most is the batch."""
+    """Whether `batch` divides several sizes of one tensor, so that the batch is ambiguous."""
     shapes = (getattr(node.meta.get("val"), "shape", ()) for node in graph.nodes)
     return any(sum(size > 0 and size % batch == 0 for size in shape) > 1 for shape in shapes)
 
 
 def _free_batch(graph: fx.Graph, stand_in: int) -> None:
-    """Rewrite multiples of `stand_in` as multiples of the number of images."""
+    """Replace the exported batch size `stand_in`, and multiples of it, by the number of images."""
     images = next(n for n in graph.nodes if n.op == "placeholder")
     with graph.inserting_after(images):
         count = graph.call_function(aten.sym_size.int, (images, 0))
@@ -116,7 +116,7 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
 
 
 def _resized(value: Any, stand_in: int) -> Any:
-    """Tensors without values, with the shapes that they have for the example batch."""
+    """Meta tensors with the shapes for the example batch instead of the batch `stand_in`."""
     if isinstance(value, (list, tuple)):
         return [_resized(v, stand_in) for v in value]
     if not isinstance(value, Tensor):
@@ -128,7 +128,7 @@ def _resized(value: Any, stand_in: int) -> Any:
 def _export(
     model: nn.Module, example: Tensor, batch: int, saving: SavingParameters
 ) -> torch.export.ExportedProgram:
-    """Export the model on `batch` images, or raise what a user can act upon."""
+    """Export the model on `batch` images; errors say what the user can do."""
     images = example.new_empty(batch, *example.shape[1:])
     try:
         return _with_or_without_constants(model, images)
@@ -139,19 +139,19 @@ def _export(
         except Exception as plain:  # the model itself fails: its own message is the useful one
             channels, height, width = example.shape[1:]
             raise does_not_run(model, (channels, height, width), plain) from plain
-        asks = _asks_for_values(cause) and not isinstance(cause, NotExportable)
-        why = UNKNOWN_BRANCH if asks else first_line(cause)
+        needs_values = _needs_values_of_tensors(cause) and not isinstance(cause, NotExportable)
+        why = (UNKNOWN_BRANCH if needs_values else first_line(cause)) + _failing_line(cause)
         raise NotExportable(
-            f"The graph of {type(model).__name__} cannot be read: {why}{_culprit(cause)}; {ADVICE}."
+            f"The graph of {type(model).__name__} cannot be read: {why}; {ADVICE}."
         ) from cause
 
 
 def _with_or_without_constants(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
-    """Export; if the model asks for values, a second time with those of constants."""
+    """Export; if the model needs values, export again with the values of constants."""
     try:
         return _plain_export(model, images)
     except Exception as error:
-        if not _asks_for_values(error):
+        if not _needs_values_of_tensors(error):
             raise
         first = error
     try:
@@ -159,9 +159,9 @@ def _with_or_without_constants(model: nn.Module, images: Tensor) -> torch.export
             program = _plain_export(model, images)
     except Exception as second:
         if isinstance(first, NotExportable) and "allocate" not in str(second):
-            raise first from None  # the size that is unknown says more than what it leads to
+            raise first from None  # the unknown size is the cause, this error only its effect
         raise
-    for node in program.graph.nodes:  # whatever runs the program again carries no values along
+    for node in program.graph.nodes:  # later runs of the program must not propagate values
         for tensor in tree_leaves(node.meta.get("val")):
             if isinstance(tensor, FakeTensor):
                 tensor.fake_mode.propagate_real_tensors = False
@@ -169,14 +169,14 @@ def _with_or_without_constants(model: nn.Module, images: Tensor) -> torch.export
 
 
 def _plain_export(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
-    """`torch.export` of the model, if the graph then fits any number of images."""
+    """`torch.export` of the model; raises if the graph would fit only one batch size."""
     with (
         torch.enable_grad(),
-        redirect_stderr(StringIO()),
+        redirect_stderr(StringIO()),  # a failing export prints the graph
         _few_unknown_sizes(),
         _without_stack_traces(),
-        _use_lazy_graph_module(True),  # five of its passes compile a graph that nobody runs
-    ):  # it prints the graph
+        _use_lazy_graph_module(True),  # five passes of export would compile unused graphs
+    ):
         program = torch.export.export(model, (images,), strict=False)
     shapes = (getattr(node.meta.get("val"), "shape", ()) for node in program.graph.nodes)
     if any(isinstance(size, torch.SymInt) for shape in shapes for size in shape):
@@ -199,21 +199,22 @@ def _selects_one_image(node: fx.Node, batch: int) -> bool:
     return along_batch and (op(node) == "unbind" or index not in (0, -1))
 
 
-def _culprit(error: BaseException) -> str:
-    """The deepest line of the traceback in the model's own code; '' where there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = re.compile(r"[/\\]torch[/\\]|vitreous[/\\]specimen")
-    theirs = [frame for frame in frames if not ours.search(frame.filename)]
-    return f" (at {theirs[-1].filename}:{theirs[-1].lineno}, `{theirs[-1].line}`)" if theirs else ""
+def _failing_line(error: BaseException) -> str:
+    """Where in the model's own code an export failed, for an error message; '' if nowhere."""
+    internal = re.compile(r"[/\\]torch[/\\]|vitreous[/\\]specimen")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not internal.search(frame.filename):
+            return f" (at {frame.filename}:{frame.lineno}, `{frame.line}`)"
+    return ""
 
 
 @contextmanager
 def _known_constants(model: nn.Module) -> Iterator[None]:
-    """Export inside this carries the values of constants along.
+    """Inside this context, export propagates the values of constants.
 
-    This relies on private parts of torch, `FakeTensorMode.dispatch` and `FakeTensor.real_tensor`,
-    which `_forget_values` checks: answers about the images themselves would give a graph of these
-    images only.
+    Images and random numbers must not have values: the graph would then hold for these values only.
+    This relies on private parts of torch, `FakeTensorMode.dispatch` and `FakeTensor.real_tensor`;
+    `_forget_values` raises if they have changed.
     """
     original = FakeTensorMode.dispatch
 
@@ -250,19 +251,23 @@ def _forget_values(tensors: Any) -> None:
             tensor.real_tensor = None
 
 
-def _asks_for_values(error: BaseException) -> bool:
-    """Whether an export failed because the model asks for the values of a tensor."""
-    asks = isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException))
+def _needs_values_of_tensors(error: BaseException) -> bool:
+    """Whether an export failed because the model needs the values of a tensor."""
+    needs_values = isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException))
     unknown = isinstance(error, NotExportable) and str(error) == UNKNOWN_SIZE
-    return asks or unknown or (error.__cause__ is not None and _asks_for_values(error.__cause__))
+    return (
+        needs_values
+        or unknown
+        or (error.__cause__ is not None and _needs_values_of_tensors(error.__cause__))
+    )
 
 
 @contextmanager
 def _few_unknown_sizes() -> Iterator[None]:
-    """Stop an export in which sizes depend on the images, one for each image of the batch.
+    """Inside this context, an export with many data-dependent sizes fails early.
 
-    Such a graph cannot be read in the end, and each unknown size makes all later steps slower: it
-    would take minutes.
+    Such a graph cannot be read anyway. Every unknown size slows down all later steps, so with one
+    per image the export would take minutes.
     """
     create, count = ShapeEnv.create_unbacked_symint, 0
 
@@ -282,9 +287,9 @@ def _few_unknown_sizes() -> Iterator[None]:
 
 @contextmanager
 def _without_stack_traces() -> Iterator[None]:
-    """Inside, nodes do not note which line of the model's code made them.
+    """Inside this context, nodes do not record the line of the model's code that made them.
 
-    Nobody reads it, and finding out is a fifth of the time that an export takes.
+    It is not used, and recording it takes a fifth of the time of an export.
     """
     before = getattr(fx.config, "do_not_emit_stack_traces", False)
     fx.config.do_not_emit_stack_traces = True
@@ -296,7 +301,7 @@ def _without_stack_traces() -> Iterator[None]:
 
 @contextmanager
 def _explicit_flex_attention(model: nn.Module) -> Iterator[None]:
-    """Inside, `flex_attention` is an ordinary function for every module of the model."""
+    """Inside this context, the model's code finds an ordinary function as `flex_attention`."""
     source = sys.modules.get("torch.nn.attention.flex_attention")
     if source is None:  # nobody has imported it
         yield
@@ -315,10 +320,10 @@ def _explicit_flex_attention(model: nn.Module) -> Iterator[None]:
 
 
 def _namespaces(model: nn.Module) -> Iterator[dict[str, Any]]:
-    """Where the model's code finds names, each once.
+    """Namespaces from which the model's code may call `flex_attention`, each once.
 
-    Every module that imported the function under its own name, since a class may call a helper from
-    anywhere; the modules that define the model's classes; and attributes of the model's parts.
+    These are all Python modules that imported it under its own name (a class may call a helper from
+    anywhere), the Python modules that define the model's classes, and the attributes of its layers.
     """
     visited: set[int] = set()
     spaces = [
@@ -348,7 +353,7 @@ def _flex_attention(
     kernel_options: Any = None,
     **options: Any,
 ) -> Any:
-    """What `flex_attention` computes, by way of a matrix of scores."""
+    """`flex_attention` written with an explicit matrix of scores."""
     if return_lse or options.get("return_aux") is not None:
         raise NotImplementedError("flex_attention with its log-sum-exp")
     if enable_gqa:

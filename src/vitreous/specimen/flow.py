@@ -1,4 +1,4 @@
-"""Which node depends on which, and what each node does, for the nodes of one graph."""
+"""Dependencies between the nodes of a graph, and the role of each node."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ACTIVATIONS = {
 }  # fmt: skip
 RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 SIGNIFICANT = {"attention", "mix", "mixer", "conv", "linear"}
-"""Roles of operations that learn."""
+"""Roles of operations that learn, attend or mix positions."""
 KIND_OF_ROLE: dict[str, Kind] = {
     "mixer": "mixer", "mix": "token-mlp", "conv": "conv", "pool": "pool", "linear": "mlp"
 }  # fmt: skip
-"""The kind of a stretch without attention, by the first of these roles in it."""
+"""The kind of nodes without attention: that of the first of these roles which occurs."""
 
 
 class Flow:
@@ -38,12 +38,12 @@ class Flow:
         self.order = {node: i for i, node in enumerate(self.nodes)}
         self.data = positions.data
         self._layouts: dict[fx.Node | None, Layout | None] = {}
-        self._above: list[int] = []  # for every node a bit set of its ancestors, itself included
+        self._ancestors: list[int] = []  # per node a bit set of its ancestors and itself
         for i, node in enumerate(self.nodes):
             bits = 1 << i
             for parent in node.all_input_nodes:
-                bits |= self._above[self.order[parent]]
-            self._above.append(bits)
+                bits |= self._ancestors[self.order[parent]]
+            self._ancestors.append(bits)
         self.role = {node: self._role(node) for node in self.nodes}
 
     def trace(self, node: fx.Node) -> Trace | None:
@@ -66,28 +66,28 @@ class Flow:
 
     def leads_to(self, early: fx.Node, late: fx.Node) -> bool:
         """Whether `late` depends on `early`."""
-        return bool(self._above[self.order[late]] >> self.order[early] & 1)
+        return bool(self._ancestors[self.order[late]] >> self.order[early] & 1)
 
     def between(self, fork: fx.Node, end: fx.Node) -> list[fx.Node]:
         """Nodes that depend on `fork` and that `end` depends on, `end` included, in order."""
         first, last = self.order[fork], self.order[end]
-        wanted = self._above[last]
+        ancestors = self._ancestors[last]
         return [
             self.nodes[i]
             for i in range(first + 1, last + 1)
-            if wanted >> i & 1 and self._above[i] >> first & 1
+            if ancestors >> i & 1 and self._ancestors[i] >> first & 1
         ]
 
-    def above(self, node: fx.Node) -> list[fx.Node]:
+    def ancestors(self, node: fx.Node) -> list[fx.Node]:
         """The ancestors of `node` that depend on the images, itself included, in order."""
-        bits = self._above[self.order[node]]
+        bits = self._ancestors[self.order[node]]
         return [n for i, n in enumerate(self.nodes) if bits >> i & 1 and n in self.data]
 
     def last_common(self, ends: Iterable[fx.Node]) -> fx.Node | None:
         """The latest node that depends on the images and on which all of `ends` depend."""
         bits = -1
         for end in ends:
-            bits &= self._above[self.order[end]]
+            bits &= self._ancestors[self.order[end]]
         while bits:
             node = self.nodes[bits.bit_length() - 1]
             if node in self.data:
@@ -96,7 +96,7 @@ class Flow:
         return None
 
     def _role(self, node: fx.Node) -> str:
-        """What a node does; '' if it neither learns, bends nor pools."""
+        """The role of a node; '' if it has no weights, is no activation and does not pool."""
         name = op(node)
         if node not in self.data:
             return ""
@@ -112,33 +112,35 @@ class Flow:
         if name in PRODUCTS:
             return "attention" if len(self.positions.data_inputs(node)) > 1 else "linear"
         if name == "sum" and attention_product(self.positions, node) is not None:
-            return "attention"  # weights times values, summed up
+            return "attention"  # sum(weights * values)
         if name in ACTIVATIONS:
             return "activation"
-        if "pool" in name and self.trace(node) is not None:  # not the global pooling of a gate
+        if "pool" in name and self.trace(node) is not None:  # a gate pools away all positions
             return "pool"
         return "linear" if name == "linear" else ""
 
     def significant(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
-        """Those of the nodes that learn."""
+        """The nodes whose role is in `SIGNIFICANT`."""
         return [n for n in nodes if self.role[n] in SIGNIFICANT]
 
-    def essence(self, nodes: Sequence[fx.Node]) -> list[fx.Node]:
-        """Those of the nodes that learn, or else those that pool."""
+    def main_nodes(self, nodes: Sequence[fx.Node]) -> list[fx.Node]:
+        """The significant nodes, or else the pooling nodes."""
         return self.significant(nodes) or [n for n in nodes if self.role[n] == "pool"]
 
     def kind(self, nodes: Sequence[fx.Node]) -> Kind | None:
-        """The kind of a stretch of graph, by what it computes."""
+        """The kind of a unit made of these nodes; None if none of them has a role."""
         roles = {self.role[n] for n in nodes}
-        if any(self.role[n] == "attention" and not self._pools(n, nodes[-1]) for n in nodes):
+        if any(
+            self.role[n] == "attention" and not self._is_global_context(n, nodes[-1]) for n in nodes
+        ):
             return "attention"
         return next((kind for role, kind in KIND_OF_ROLE.items() if role in roles), None)
 
-    def _pools(self, node: fx.Node, end: fx.Node) -> bool:
-        """Whether attention is only global context.
+    def _is_global_context(self, node: fx.Node, end: fx.Node) -> bool:
+        """Whether attention only computes a global context, as in GCNet.
 
-        That is a single learned query whose result does not stay a token, but is spread over the
-        positions again.
+        Then it has a single learned query, whose result is not kept as a token but broadcast over
+        the positions.
         """
         trace = self.trace(node)
         if trace is None:

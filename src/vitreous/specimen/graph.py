@@ -1,8 +1,8 @@
-"""A computation graph as Vitreous uses it: plain names, plain operations, and copies to edit.
+"""Computation graphs as Vitreous uses them: helpers to read, copy and simplify them.
 
-`tidy` makes an exported graph easy to reason about: guards and inactive dropout go, sub-graphs are
-inlined, and in-place operations become ordinary ones, so that a tensor observed at one place cannot
-change later (an in-place ReLU would otherwise overwrite what was captured before it).
+`tidy` simplifies an exported graph: it removes guards and inactive dropout, inlines sub-graphs, and
+replaces in-place operations by ordinary ones, so that an observed tensor cannot change later (an
+in-place ReLU would overwrite what was captured before it).
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ VIEWS = {
 
 
 class Compiled(fx.GraphModule):
-    """A graph module of which nothing stays in memory once it is gone.
+    """A graph module whose generated code is freed with it; see `forgetting_sources`.
 
-    A draft is compiled by its first `recompile()`: fx would also do it here, before any edit.
+    A draft is not compiled before its first `recompile()`; fx would compile it once more before
+    the edits.
     """
 
     def __init__(self, root: Any, graph: fx.Graph, *, draft: bool = False) -> None:
@@ -54,7 +55,7 @@ class Compiled(fx.GraphModule):
 
 @contextmanager
 def forgetting_sources() -> Iterator[None]:
-    """Drop the sources of graphs compiled inside, which fx keeps for tracebacks for ever."""
+    """Drop the source code of graphs compiled inside, which fx would keep for tracebacks."""
     loader = getattr(fx.graph_module, "_loader", None)
     sources: dict[str, Any] = getattr(loader, "eval_cache", {})
     before = set(sources)
@@ -67,9 +68,9 @@ def forgetting_sources() -> Iterator[None]:
 
 
 def copy_graph(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
-    """A new graph module over the same tensors, and its nodes by the names they had.
+    """A new graph module over the same tensors, and its nodes by name.
 
-    It has to be compiled, by `recompile()`, when it has been edited.
+    Edit it, then call `recompile()`: it is not compiled before.
     """
     graph, nodes = copy_nodes(module.graph)
     return Compiled(module, graph, draft=True), nodes
@@ -87,7 +88,7 @@ def copy_nodes(graph: fx.Graph) -> tuple[fx.Graph, dict[str, fx.Node]]:
 
 
 def op(node: fx.Node) -> str:
-    """The operation's plain name ('linear', 'getitem', …); '' for what is no function call."""
+    """The plain name of a node's function ('linear', 'getitem', …); '' if it calls none."""
     if node.op != "call_function":
         return ""
     packet = getattr(node.target, "overloadpacket", node.target)
@@ -95,12 +96,12 @@ def op(node: fx.Node) -> str:
 
 
 def args(node: fx.Node) -> tuple[Any, ...]:
-    """The node's arguments, which fx types too widely to be of use."""
+    """The node's arguments as `Any`, because fx types them too widely."""
     return node.args
 
 
 def path(node: fx.Node) -> str:
-    """The path of the innermost module the node was traced in; '' is the model itself."""
+    """The path of the innermost module that the node was traced in; '' for the model itself."""
     stack = node.meta.get("nn_module_stack") or {}
     entries = list(stack.values())
     return str(entries[-1][0]) if entries else ""
@@ -112,7 +113,7 @@ def shape_of(node: fx.Node) -> tuple[int, ...]:
 
 
 def numel(node: fx.Node) -> int | None:
-    """The number of elements of the node's value; None if it is no tensor."""
+    """The number of elements of the node's value; None if it is not a tensor."""
     value = node.meta.get("val")
     return value.numel() if isinstance(value, Tensor) else None
 
@@ -129,21 +130,28 @@ def walk_up(
     depth_first: bool = False,
     most: int | None = None,
 ) -> Iterator[fx.Node]:
-    """`start` and what lies before it, each node once, nearest first.
+    """Search the inputs of `start`, its inputs' inputs and so on, each node once, `start` first.
 
-    `follow` names the inputs of a node from which to go on; at most about `most` nodes are met.
+    Parameters
+    ----------
+    follow
+        Returns the inputs of a node at which the search continues.
+    depth_first
+        Search depth first instead of breadth first.
+    most
+        Approximate maximum number of nodes (default: all).
     """
     queue, visited = deque([start]), {start}
     while queue and (most is None or len(visited) < most):
         node = queue.pop() if depth_first else queue.popleft()
         yield node
-        fresh = [n for n in follow(node) if n not in visited]
-        visited.update(fresh)
-        queue.extend(fresh)
+        unvisited = [n for n in follow(node) if n not in visited]
+        visited.update(unvisited)
+        queue.extend(unvisited)
 
 
 def depends_on_input(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes whose value changes with the images; sizes read off them do not."""
+    """The nodes whose values depend on the images. Sizes of tensors (`sym_size`) do not count."""
     data: set[fx.Node] = set()
     for node in graph.nodes:
         computed = op(node) != "sym_size" and any(p in data for p in node.all_input_nodes)
@@ -153,7 +161,7 @@ def depends_on_input(graph: fx.Graph) -> set[fx.Node]:
 
 
 def is_random(node: fx.Node) -> bool:
-    """Whether a node draws random numbers; dropout does unless it is off or of probability zero."""
+    """Whether a node draws random numbers; inactive dropout and p = 0 do not."""
     tags = getattr(node.target, "tags", ())
     if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in tags:
         return False
@@ -186,32 +194,32 @@ def tidy(module: fx.GraphModule) -> bool:
         if op(node).rstrip("_") in DROPOUTS and not is_random(node):
             node.replace_all_uses_with(args(node)[0])
             graph.erase_node(node)
-    done = _functionalise(graph)
+    functionalised = _functionalise(graph)
     _spell_out_sums(graph)
     graph.eliminate_dead_code()
     graph.lint()
-    return done
+    return functionalised
 
 
 def _inline(module: fx.GraphModule, node: fx.Node, skip: int) -> None:
-    """Put the body of a higher-order node (a region without gradient or autocast) in its place."""
+    """Replace a higher-order node (`no_grad` or autocast region) by the nodes of its body."""
     body_ref, *inputs = args(node)[skip:]
     body = getattr(module, str(body_ref.target))
     placeholders = [n for n in body.graph.nodes if n.op == "placeholder"]
     mapping: dict[fx.Node, Any] = dict(zip(placeholders, inputs, strict=True))
     with module.graph.inserting_before(node):
         result: Any = module.graph.graph_copy(body.graph, mapping)
-    for user in list(node.users):  # the body returns a tuple, taken apart by getitem
+    for user in list(node.users):  # all getitem, since the body returns a tuple
         user.replace_all_uses_with(result[args(user)[1]])
         module.graph.erase_node(user)
     module.graph.erase_node(node)
 
 
 def _functionalise(graph: fx.Graph) -> bool:
-    """Replace `relu_` and the like by their plain versions.
+    """Replace in-place operations such as `relu_` by their out-of-place versions.
 
-    False if a mutation can be observed through a view: then torch's own, slower functionalisation
-    has to do it.
+    False if a mutation is visible through a view. Torch's own functionalisation handles that, but
+    is slower.
     """
     order = {node: i for i, node in enumerate(graph.nodes)}
     data = depends_on_input(graph)
@@ -219,25 +227,25 @@ def _functionalise(graph: fx.Graph) -> bool:
         if not mutates(node) or node not in data:
             continue
         target: fx.Node = args(node)[0]
-        plain = _plain_version(node)
-        if plain is None or _used_through_views(target, node, order):
+        replacement = _out_of_place(node)
+        if replacement is None or _used_through_views(target, node, order):
             return False
-        node.target = plain
+        node.target = replacement
         for user in list(target.users):
             if user is not node and order[user] > order[node]:
                 user.replace_input_with(target, node)
     return True
 
 
-def _plain_version(node: fx.Node) -> Callable[..., Any] | None:
-    """`relu` for `relu_`; None if there is none."""
+def _out_of_place(node: fx.Node) -> Callable[..., Any] | None:
+    """The out-of-place version of an operation, `relu` for `relu_`, or None."""
     name, overload = op(node), node.target._overloadname  # type: ignore[union-attr]
     packet = getattr(aten, name.removesuffix("_"), None)
     return getattr(packet, overload, None) if packet is not None and name.endswith("_") else None
 
 
 def viewed(node: fx.Node) -> fx.Node:
-    """The node whose memory a view shows; the node itself if it is no view."""
+    """The node whose memory a view shares; the node itself if it is not a view."""
     while op(node) in VIEWS:
         node = args(node)[0]
     return node
@@ -257,7 +265,7 @@ def _used_through_views(target: fx.Node, mutation: fx.Node, order: dict[fx.Node,
 
 
 def _spell_out_sums(graph: fx.Graph) -> None:
-    """Write `x - y`, `x + a * y` (`alpha`) and `addcmul` as plain sums, as joins are."""
+    """Rewrite `x - y`, `x + alpha * y` and `addcmul` as plain sums, so that joins are found."""
     data = depends_on_input(graph)
     for node in list(graph.nodes):
         name = op(node)

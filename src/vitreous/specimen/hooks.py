@@ -1,7 +1,7 @@
-"""Specimens of models whose graph cannot be read: the user names modules, and these are the units.
+"""Specimens of models whose graph cannot be read. The units are modules that the user names.
 
-Works on a copy of the module tree that shares the model's weights, so the model itself never
-carries a hook.
+They are observed by hooks on a copy of the module tree that shares the weights, so that the model
+itself never has a hook.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vitreous.unit_kinds import KINDS, Kind
 
 
 class HandSpecimen(Specimen):
-    """Units are modules, with their input as `before` and their output as all other sites."""
+    """A specimen whose units are modules: `before` is their input, all other sites their output."""
 
     def __init__(self, model: nn.Module, anatomy: Anatomy, edits: tuple[str, ...] = ()) -> None:
         nn.Module.__init__(self)
@@ -37,7 +37,7 @@ class HandSpecimen(Specimen):
         self.training = False
 
     def wiring(self, unit: str) -> None:
-        """Units named by hand have no nodes."""
+        """None: units named by hand have no nodes in a graph."""
 
     def observe(
         self,
@@ -47,18 +47,19 @@ class HandSpecimen(Specimen):
         each: Consumer | None = None,
         grad: bool = False,
     ) -> Observation:
-        """As `Specimen.observe`, by hooks on the copied modules, which are removed afterwards."""
+        """As `Specimen.observe`, with hooks on the copied modules that are removed afterwards."""
         self._check(images)
         wanted = check_sites(want)
         kept: dict[str, Sites] = {}
         consumer = each or (lambda unit, sites: kept.__setitem__(unit.name, sites))
-        entered: dict[str, Any] = {}
+        inputs: dict[str, Any] = {}
 
         def enter(unit: Unit) -> Callable[..., None]:
             def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
                 value: Any = args[0] if args else None
-                copied = "before" in wanted and isinstance(value, Tensor)
-                entered[unit.name] = value.clone() if copied else None  # it may be changed in place
+                observed = "before" in wanted and isinstance(value, Tensor)
+                # a copy, since the module may change its input in place
+                inputs[unit.name] = value.clone() if observed else None
 
             return hook
 
@@ -66,7 +67,7 @@ class HandSpecimen(Specimen):
             def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
                 value = output.clone() if each is None and isinstance(output, Tensor) else output
                 values = dict.fromkeys(("branch", "after", "out"), value)
-                values["before"] = entered.pop(unit.name)
+                values["before"] = inputs.pop(unit.name)
                 features: dict[str, Any] = {}
                 for site in wanted:
                     if isinstance(values.get(site), Tensor):
@@ -106,7 +107,7 @@ class HandSpecimen(Specimen):
         )
 
     def twin(self) -> Specimen:
-        """A copy with modules of its own, because they carry hooks while they are observed."""
+        """A copy with its own modules, because observing registers hooks on them."""
         return copy.deepcopy(self)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
@@ -121,7 +122,7 @@ class HandSpecimen(Specimen):
     def _swapped(
         self, patterns: Sequence[str], swap: Callable[[nn.Module], nn.Module], description: str
     ) -> Specimen:
-        """A new specimen in which units are replaced by what `swap` makes of their modules."""
+        """A new specimen in which `swap` has replaced the module of each unit."""
         model = _shared_copy(self.module)
         for unit in self._find(patterns):
             parent, _, child = unit.name.rpartition(".")
@@ -130,7 +131,7 @@ class HandSpecimen(Specimen):
 
 
 class _Bypass(nn.Module):
-    """Passes the input on; zeros where the shape would not fit."""
+    """Returns its input; zeros if the output has another shape than the input."""
 
     def __init__(self, part: nn.Module) -> None:
         super().__init__()
@@ -144,7 +145,7 @@ class _Bypass(nn.Module):
 
 
 class _Replaced(nn.Module):
-    """`fn(before)`, or `fn(before, branch)`, instead of the module."""
+    """Returns `fn(before)`, or `fn(before, branch)` if `fn` takes two arguments."""
 
     def __init__(self, part: nn.Module, fn: Callable[..., Tensor]) -> None:
         super().__init__()
@@ -164,10 +165,10 @@ def open_by_hand(
     images: Tensor,
     units: Sequence[str] | Mapping[str, str] | Literal["blocks"],
 ) -> Specimen:
-    """Open `model` with the named modules as units, in the order in which they run.
+    """Open `model` with modules as units, in the order in which they run.
 
-    A mapping gives their kinds. "blocks" takes the blocks that the model repeats, as far as they
-    run on images.
+    `units` are module paths, a mapping of paths to kinds, or "blocks" for the blocks that the model
+    repeats.
     """
     paths, kinds = _chosen_modules(model, name, images, units)
     copied = _shared_copy(model)
@@ -178,7 +179,7 @@ def open_by_hand(
         )
     grids = dict.fromkeys(layout.grid for layout in layouts.values() if layout is not None)
     stages = {grid: i + 1 for i, grid in enumerate(grids)}
-    built = []
+    unit_list = []
     for index, (path, layout) in enumerate(layouts.items()):
         grid = layout.grid if layout is not None else None
         unit = Unit(
@@ -192,15 +193,15 @@ def open_by_hand(
             skip=False,
             parameters=sum(p.numel() for p in model.get_submodule(path).parameters()),
         )
-        built.append(unit)
+        unit_list.append(unit)
     total = sum(p.numel() for p in model.parameters())
-    return HandSpecimen(copied, Anatomy(name, shape, tuple(built), total))
+    return HandSpecimen(copied, Anatomy(name, shape, tuple(unit_list), total))
 
 
 def _chosen_modules(
     model: nn.Module, name: str, images: Tensor, units: Sequence[str] | Mapping[str, str]
 ) -> tuple[list[str], Mapping[str, str]]:
-    """The paths of the units, and their kinds; unknown ones are an error."""
+    """The paths and kinds of the units; raises for unknown paths or kinds."""
     if isinstance(units, str):
         if units != "blocks":
             raise VitreousError(
@@ -224,10 +225,10 @@ def _chosen_modules(
 
 
 def _repeated_blocks(model: nn.Module) -> list[str]:
-    """Paths of the blocks that a model repeats: modules of one class in one list or sequence.
+    """Paths of the blocks that a model repeats: children of one class in a list or `Sequential`.
 
-    Of blocks within blocks the outer ones; of a list of lists, [[attention, mlp], …], the modules
-    in it.
+    Of nested blocks only the outer ones are returned; of a list of lists, [[attention, mlp], …],
+    the modules in the inner lists.
     """
     blocks: list[str] = []
     for path, module in model.named_modules():
@@ -247,7 +248,7 @@ def _repeated_blocks(model: nn.Module) -> list[str]:
 
 
 def _shared_copy(model: nn.Module) -> nn.Module:
-    """The same tree of modules over the same parameters and buffers."""
+    """A copy of the module tree that shares parameters and buffers."""
     tensors = [*model.parameters(), *model.buffers()]
     return copy.deepcopy(model, {id(t): t for t in tensors})
 
@@ -255,7 +256,7 @@ def _shared_copy(model: nn.Module) -> nn.Module:
 def _layouts_in_order(
     model: nn.Module, paths: list[str], images: Tensor
 ) -> dict[str, Layout | None]:
-    """The layouts of what these modules return, in the order in which they run."""
+    """The layouts of the outputs of these modules, in the order in which they run."""
     layouts: dict[str, Layout | None] = {}
 
     def note(path: str) -> Callable[..., None]:
@@ -265,7 +266,7 @@ def _layouts_in_order(
         return hook
 
     with undisturbed(model) as saving, torch.no_grad():
-        for path in paths:  # hooks are gone when the state is put back
+        for path in paths:  # `undisturbed` removes the hooks
             model.get_submodule(path).register_forward_hook(note(path))
         saving.run(model, images)
     return layouts
@@ -277,7 +278,7 @@ def _kind(module: nn.Module) -> Kind:
 
 
 def _layout(value: Tensor) -> Layout | None:
-    """Four dimensions are (b, c, h, w), as torch has it; tokens come without a grid."""
+    """The layout of a tensor (b, c, h, w); None for other ranks, such as tokens without a grid."""
     if value.ndim != 4:
         return None
     grid = (value.shape[2], value.shape[3])

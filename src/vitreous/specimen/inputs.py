@@ -1,9 +1,8 @@
-"""What a model takes: how many channels, which image size, or something other than images.
+"""Find the input shape of a model, or what it takes if not images.
 
-A size that the user gives always holds. Otherwise what the model declares about itself (timm's and
-Hugging Face's configurations) is used, and what it does not declare is found by trial: the model
-runs on fake tensors, which have shapes and no values, so that a trial takes milliseconds and no
-memory.
+A size given by the user has priority, then the size that the model declares (in timm's or Hugging
+Face's configuration). If it declares none, sizes are tried: the model runs on fake tensors, which
+have shapes but no values, so a trial takes milliseconds and no memory.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Shape = tuple[int, int, int]
 """Channels, height and width."""
 
 EXAMPLE_BATCH = 2
-"""The number of images a model is opened with, for which nodes of its graph carry shapes."""
+"""Batch size for which the nodes of a graph store shapes."""
 SIDES = (
     224, 32, 64, 28, 96, 128, 192, 256, 299, 384, 448, 512, 48, 160, 240, 288, 320, 518, 640, 768,
     1024,
@@ -38,7 +37,7 @@ SIDES = (
 """Image sizes in use, the most frequent first."""
 SIZE_ATTRIBUTES = ("image_size", "img_size")
 DEFAULT_SIDE = 224
-"""Networks that take any size (ResNet, ConvNeXt) are trained on this one."""
+"""The usual training size of networks that take any size (ResNet, ConvNeXt)."""
 
 ARGUMENT_NAMES = {
     "tokens": "input_ids ids tokens token_ids text texts input_tokens captions sentences",
@@ -47,7 +46,7 @@ ARGUMENT_NAMES = {
     "a series": "series sequences time_series past_values",
     "points": "points point_cloud coordinates",
 }
-"""Names of an argument of forward that holds no images, by what it holds."""
+"""Names of arguments of `forward` that are not images, by what they contain."""
 SYMPTOMS = {
     "'indices'": "integer tokens",
     "conv3d": "video or volumes (5 dimensions)",
@@ -62,20 +61,20 @@ SYMPTOMS = {
     "to be 2d or 3d, got 4d": "a series (2 or 3 dimensions)",
     "too many values to unpack": "fewer dimensions, or several inputs",
 }
-"""What a model takes, by the message it raises when it gets images."""
+"""What a model takes, by a part of the error message that it raises for images."""
 TOWERS = (
     "vision_model", "vision_tower", "vision_encoder", "visual", "visual_encoder", "image_encoder",
     "image_model", "image_tower", "img_encoder", "vision", "vision_backbone", "image_backbone",
     "backbone",
 )  # fmt: skip
-"""Names of the part of a model that takes images, the plainest first."""
+"""Usual names of the part of a multimodal model that takes images, the likeliest first."""
 
 
 def image_shape(model: nn.Module, image: Any = None) -> Shape:
     """Channels, height and width of the model's images.
 
-    `image` is a size as the user gave it, with or without channels. What it leaves open is what the
-    model declares, and failing that what the model accepts.
+    `image` is a size as the user gave it, with or without channels. Missing numbers are those that
+    the model declares, else the first that it accepts.
     """
     given = () if image is None else image_size(image)
     if len(given) == 3:
@@ -89,20 +88,20 @@ def image_shape(model: nn.Module, image: Any = None) -> Shape:
     for shape in shapes:
         if accepts(model, shape, far=False) is None:
             return shape
-    return shapes[0]  # reading the graph will fail, and `does_not_run` says what is wrong
+    return shapes[0]  # reading the graph will fail with the message of `does_not_run`
 
 
 def example(model: nn.Module, shape: Shape) -> Tensor:
-    """Two black images of the size, type and device the model takes."""
+    """`EXAMPLE_BATCH` black images of this shape, with the model's dtype and device."""
     weight = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
     return torch.zeros(EXAMPLE_BATCH, *shape, dtype=weight.dtype, device=weight.device)
 
 
 def _declared_sides(model: nn.Module) -> tuple[int, int] | None:
-    """Height and width from a run, timm's configuration, Hugging Face's, or an attribute."""
+    """Height and width as declared by a run of ours, timm, Hugging Face, or an attribute."""
     trained: Any = getattr(model, "trained_with", None)
     if isinstance(trained, Mapping) and "size" in trained:
-        # what a run was trained at: a network that takes any size has other accuracies at others
+        # the training size: a network that takes any size is less accurate at other sizes
         return _height_and_width(trained["size"])
     timm_config: Any = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if timm_config and "input_size" in timm_config:
@@ -121,7 +120,7 @@ def _declared_sides(model: nn.Module) -> tuple[int, int] | None:
 
 
 def _height_and_width(size: Any) -> tuple[int, int] | None:
-    """The last two numbers of what may be an image size; None if it is none."""
+    """Height and width of a value that may be an image size; None if it is not one."""
     try:
         return image_size(size)[-2:]  # type: ignore[return-value]
     except VitreousError:
@@ -147,7 +146,7 @@ def _declared_channels(model: nn.Module) -> int | None:
 
 
 def _likely_channels(model: nn.Module) -> list[int]:
-    """Channels to try: colour, grey, then what convolutions and normalisations take."""
+    """Numbers of channels to try: colour, grey, then those of convolutions and normalisations."""
     modules = list(model.modules())
     convolutions = [m.in_channels for m in modules if isinstance(m, nn.Conv2d)]
     norms = [m.num_features for m in modules if isinstance(m, (nn.BatchNorm2d, nn.InstanceNorm2d))]
@@ -156,7 +155,7 @@ def _likely_channels(model: nn.Module) -> list[int]:
 
 
 def _likely_sides(model: nn.Module) -> Iterator[tuple[int, int]]:
-    """Sizes to try: those that a part of the model names, then those in use."""
+    """Sizes to try: those in attributes of the model's parts, then the usual ones."""
     for module in model.modules():
         for name in SIZE_ATTRIBUTES:
             if (size := _height_and_width(vars(module).get(name))) is not None:
@@ -187,9 +186,9 @@ def accepts(
 ) -> Exception | None:
     """None if the model runs on images of this shape, otherwise the exception it raises.
 
-    With `far=False` it runs only until weights meet the images, which is enough to know the
-    channels. With `fake=False` it computes: tensors without values may accept more, such as an
-    embedding of floats before torch 2.15.
+    With `far=False` it stops after the first product of weights and images, which is enough to
+    check the channels. With `fake=False` it runs on real tensors: fake tensors accept more, such
+    as an embedding of floats before torch 2.15.
     """
     modes: list[AbstractContextManager[Any]] = [nullcontext()]
     if fake:
@@ -205,24 +204,26 @@ def accepts(
                 return None
             except Exception as error:
                 if isinstance(mode, FakeTensorMode) and _needs_values(error):
-                    continue  # once more on real tensors
+                    continue  # try again on real tensors
                 return error
             return None
     raise AssertionError("unreachable")
 
 
 class _Enough(BaseException):
-    """Leaves a model's forward when nothing further needs to be known."""
+    """Stops a forward pass whose rest does not matter."""
 
 
 class _UntilWeights(TorchDispatchMode):
-    """Ends a forward pass at the first product of weights and anything computed from the images."""
+    """Stops a forward pass at the first product of weights with the images or their features."""
 
     PRODUCTS = ("convolution", "mm", "addmm", "bmm", "baddbmm", "linear", "_convolution")
 
     def __init__(self, images: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.computed: dict[int, Any] = {id(images): images}  # kept, so that no id is used twice
+        self.computed: dict[int, Any] = {
+            id(images): images
+        }  # holds the tensors, so that ids are not reused
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -236,7 +237,7 @@ class _UntilWeights(TorchDispatchMode):
 
 
 def _needs_values(error: Exception) -> bool:
-    """Whether fake tensors failed, for want of values or of operations."""
+    """Whether an error comes from fake tensors: missing values or unsupported operations."""
     words = ("fake", "meta", "data-dependent", "numpy", "item()", "unbacked", "no kernel")
     packages = ("torch._subclasses", "torch.fx", "torch._dynamo")
     return (
@@ -256,8 +257,8 @@ def _accepted_shapes(model: nn.Module, channels: int | None = None) -> Iterator[
                 break
 
 
-def _filled(model: nn.Module, channels: int | None) -> list[Shape]:
-    """Shapes that fill a position embedding: the model accepts none twice as large."""
+def _shapes_by_positions(model: nn.Module, channels: int | None) -> list[Shape]:
+    """Square shapes that fill a position embedding: the model rejects twice the size."""
     shapes = []
     for side in _sides_by_positions(model):
         for count in [channels] if channels is not None else _likely_channels(model):
@@ -269,11 +270,11 @@ def _filled(model: nn.Module, channels: int | None) -> list[Shape]:
 
 
 def _search(model: nn.Module, channels: int | None) -> Shape:
-    """The only shape that a model accepts which declares no size; several are an error."""
+    """The shape of a model that declares no size: the only one it accepts; raises if several."""
     default = (channels or 3, DEFAULT_SIDE, DEFAULT_SIDE)
     if _cannot_take_images(model):
         raise does_not_run(model, default, None)
-    shapes = _filled(model, channels)
+    shapes = _shapes_by_positions(model, channels)
     if len(shapes) != 1:
         shapes = list(islice(_accepted_shapes(model, channels), 2))
     if len(shapes) == 1:
@@ -289,10 +290,10 @@ def _search(model: nn.Module, channels: int | None) -> Shape:
 
 
 def does_not_run(model: nn.Module, shape: Shape, error: BaseException | None) -> NotExportable:
-    """The exception to raise for a model that failed with `error` on images of `shape`.
+    """The exception for a model that failed with `error` on images of `shape`.
 
-    It says what the model takes instead, as far as its signature, its layers and a search over
-    image sizes tell, and what to do.
+    Its message says what the model takes instead, judged by its signature, its layers and a search
+    over image sizes, and what to do.
     """
     name, size, message = type(model).__name__, format_size(shape), first_line(error)
     if getattr(model.forward, "__func__", model.forward) is nn.Module.forward:
@@ -321,7 +322,7 @@ def does_not_run(model: nn.Module, shape: Shape, error: BaseException | None) ->
 
 
 def _cannot_take_images(model: nn.Module) -> str | None:
-    """What a model takes whose forward cannot be called with one argument; None if it can."""
+    """What `forward` takes, if it cannot be called with one argument; None if it can."""
     parameters = list(inspect.signature(model.forward).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p.name for p in positional if p.default is p.empty]
@@ -337,7 +338,7 @@ def _cannot_take_images(model: nn.Module) -> str | None:
 
 
 def _likely_takes(model: nn.Module, error: BaseException | None) -> str | None:
-    """What a model takes that fails on all images, from names, annotations and error."""
+    """What a model that fails on all images probably takes, from names, annotations and error."""
     parameters = inspect.signature(model.forward).parameters
     first = next(iter(parameters.values()), None)
     name = str(getattr(model, "main_input_name", None) or (first.name if first is not None else ""))
@@ -362,7 +363,7 @@ def _likely_takes(model: nn.Module, error: BaseException | None) -> str | None:
 
 
 def vision_tower(model: nn.Module) -> str | None:
-    """The path of the part that takes images, by its name; at most three levels down."""
+    """The path of the part that takes images, found by name in at most three levels, or None."""
     queue: deque[tuple[str, nn.Module]] = deque([("", model)])
     while queue:
         path, module = queue.popleft()

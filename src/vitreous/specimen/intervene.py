@@ -1,7 +1,7 @@
 """Change a model by editing a copy of its graph: remove parts, or replace attention.
 
-Nothing is patched: the result is a new module over the same weights, so a compiled model cannot
-miss the change.
+The result is a new module over the same weights. The model itself is not patched, so a compiled
+model cannot ignore the change.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Nodes = dict[str, fx.Node]
 
 
 def drop_branch(module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit) -> None:
-    """The lesion: leave out what the unit adds.
+    """Lesion: remove the branches of a unit from its sum.
 
-    Without a skip its input passes on, or zeros where the shape changes.
+    The output of a unit without a skip becomes its input, or zeros if the shapes differ.
     """
     if wiring.total is not None:
         for name in wiring.branches:
@@ -48,7 +48,7 @@ def drop_branch(module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit
 
 
 def drop_skip(nodes: Nodes, wiring: Wiring, unit: Unit) -> None:
-    """Leave out the skip: only the branches pass."""
+    """Remove the skip from a unit's sum, so that only the branches are left."""
     if wiring.skip is None:
         raise VitreousError(
             f"Unit {unit.name!r} has no skip to remove; units with one have unit.skip == True."
@@ -57,7 +57,7 @@ def drop_skip(nodes: Nodes, wiring: Wiring, unit: Unit) -> None:
 
 
 def _drop_summand(summand: str, wiring: Wiring, nodes: Nodes, unit: Unit) -> None:
-    """Remove one summand from the unit's sum; with nothing left the sum is zero.
+    """Remove one summand from the unit's sum; an empty sum becomes zero.
 
     The sum keeps its name, so that it can be observed and edited again.
     """
@@ -76,7 +76,7 @@ def _drop_summand(summand: str, wiring: Wiring, nodes: Nodes, unit: Unit) -> Non
 
 
 def _additions(wiring: Wiring, nodes: Nodes, unit: Unit) -> list[fx.Node]:
-    """The additions (or what earlier edits left of them) that put skip and branches together."""
+    """The nodes that add skip and branches, including those that earlier edits have changed."""
     additions, queue = [], [_existing(nodes, str(wiring.total), unit)]
     while queue:
         node = queue.pop()
@@ -87,7 +87,7 @@ def _additions(wiring: Wiring, nodes: Nodes, unit: Unit) -> list[fx.Node]:
 
 
 def _compute(node: fx.Node, target: Callable[..., Any], *args: Any) -> None:
-    """Make the node compute something else, of the same shape and under the same name."""
+    """Change what a node computes; it keeps its name and must keep its shape."""
     node.target, node.args, node.kwargs = target, args, {}
 
 
@@ -102,7 +102,7 @@ def _existing(nodes: Nodes, name: str, unit: Unit) -> fx.Node:
 def replace_branch(
     module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit, fn: Callable[..., Tensor]
 ) -> None:
-    """Make the branch `fn(before)`, or `fn(before, branch)` for a function of two arguments."""
+    """Replace the branch by `fn(before)`, or by `fn(before, branch)` if `fn` takes both."""
     if wiring.before is None or len(wiring.branches) != 1:
         raise VitreousError(
             f"The branch of unit {unit.name!r} cannot be replaced: it is a sum of several tensors."
@@ -131,7 +131,7 @@ def takes_two(fn: Callable[..., Tensor]) -> bool:
     """Whether a function has two required arguments."""
     try:
         signature = inspect.signature(fn.forward if isinstance(fn, nn.Module) else fn)
-    except ValueError:  # torch's own functions have no signature
+    except ValueError:  # builtin functions of torch have no signature
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = signature.parameters.values()
@@ -139,16 +139,16 @@ def takes_two(fn: Callable[..., Tensor]) -> bool:
 
 
 def drop_convolution(node: fx.Node) -> None:
-    """Make one convolution the identity, sub-sampled where it had a stride."""
+    """Replace one convolution by the identity, subsampled by its stride."""
     source = node.args[0]
     assert isinstance(source, fx.Node)
-    old, new = shape_of(source), shape_of(node)
-    steps = [-(-a // b) for a, b in zip(old[2:], new[2:], strict=True)]
-    thinned = tuple(-(-a // step) for a, step in zip(old[2:], steps, strict=True))
-    if (old[1], *thinned) != new[1:]:
+    input_shape, output_shape = shape_of(source), shape_of(node)
+    steps = [-(-a // b) for a, b in zip(input_shape[2:], output_shape[2:], strict=True)]
+    subsampled = tuple(-(-a // step) for a, step in zip(input_shape[2:], steps, strict=True))
+    if (input_shape[1], *subsampled) != output_shape[1:]:
         raise VitreousError(
             f"Convolution {path(node)!r} cannot become the identity: it turns (channels, height, "
-            f"width) {old[1:]} into {new[1:]}; lesion its whole unit instead."
+            f"width) {input_shape[1:]} into {output_shape[1:]}; lesion its whole unit instead."
         )
     if max(steps) > 1:
         _compute(node, _subsample, source, *steps)
@@ -166,8 +166,7 @@ def replace_attention(
 ) -> AttentionSite:
     """Replace attention by fixed probabilities, (groups, heads, queries, keys).
 
-    Returns the site as it is now, so that the new probabilities can be observed and replaced in
-    turn.
+    Returns the changed site, with which the new probabilities can be observed or replaced again.
     """
     places = site.places
     assert places is not None
@@ -188,9 +187,8 @@ def replace_attention(
         new = graph.call_function(_for_batch, args)
         if not site.fused:
             new = graph.call_function(arrangement.native, (new, shape))
-    for (
-        node
-    ) in graph.nodes:  # the new weights may lie in memory in another order, which `view` refuses
+    for node in graph.nodes:
+        # the new weights may have other strides, for which `view` fails
         if node.target is aten.view.default:
             node.target = aten.reshape.default
     site = replace(site, arrangement=arrangement, kind=_kind(matrix), softmax=None)
@@ -202,10 +200,10 @@ def replace_attention(
     sizes, dtype = (*lead, *matrix.shape[-2:]), target.meta["val"].dtype
     new.meta["val"] = torch.empty(sizes, dtype=dtype, device="meta")
     nodes[new.name] = new
-    given = fused_arguments(product)
-    value = given["value"]
+    arguments = fused_arguments(product)
+    value = arguments["value"]
     with graph.inserting_before(target):
-        if given.get("enable_gqa", False):
+        if arguments.get("enable_gqa", False):
             repeats = lead[1] // shape_of(value)[1]
             value = graph.call_function(aten.repeat_interleave.self_int, (value, repeats, 1))
         _replace_node(target, graph.call_function(aten.matmul.default, (new, value)), nodes)
@@ -213,37 +211,38 @@ def replace_attention(
 
 
 def _kind(matrix: Tensor) -> Weights:
-    """What fixed weights are; rows of zeros are those of padding."""
+    """The kind of fixed weights; rows of zeros belong to padding and are ignored."""
     if bool((matrix < 0).any()):
         return "signed"
     sums = matrix.double().sum(-1)
-    one = ((sums - 1).abs() < 1e-3).where(sums != 0, True)
-    return "probabilities" if bool(one.all()) else "positive"
+    sums_to_one = ((sums - 1).abs() < 1e-3).where(sums != 0, True)
+    return "probabilities" if bool(sums_to_one.all()) else "positive"
 
 
-def part_for_site(given: Any, sites: Sequence[AttentionSite], number: int) -> Any:
-    """The part of a given tensor for one of several products of a unit."""
+def part_for_site(attention: Any, sites: Sequence[AttentionSite], number: int) -> Any:
+    """Cut the part for site `number` out of attention given for a unit with several products."""
     clusters, places = combine_sites(sites)
-    if not isinstance(given, Tensor) or len(sites) == 1 or given.ndim < 3:
-        return given
-    at = next((i for i, numbers in enumerate(clusters) if number in numbers), None)
-    if at is None:
+    if not isinstance(attention, Tensor) or len(sites) == 1 or attention.ndim < 3:
+        return attention
+    group = next((i for i, numbers in enumerate(clusters) if number in numbers), None)
+    if group is None:
         raise VitreousError(
             "The unit has several attentions of different shapes; only 'uniform' can replace them."
         )
-    heads = [sites[n].heads or 1 for n in clusters[at]]
-    first = sum(heads[: clusters[at].index(number)])
-    if given.shape[-3] == sum(heads):
-        given = given.narrow(-3, first, sites[number].heads or 1)
-    if given.ndim == 4 and len(given) == len(places.queries):
-        here = sites[number].places
-        assert here is not None
-        given = given.narrow(0, at * len(here.queries), len(here.queries))  # clusters are alike
-    return given
+    heads = [sites[n].heads or 1 for n in clusters[group]]
+    first_head = sum(heads[: clusters[group].index(number)])
+    if attention.shape[-3] == sum(heads):
+        attention = attention.narrow(-3, first_head, sites[number].heads or 1)
+    if attention.ndim == 4 and len(attention) == len(places.queries):
+        own_places = sites[number].places
+        assert own_places is not None
+        size = len(own_places.queries)  # the same in all clusters
+        attention = attention.narrow(0, group * size, size)
+    return attention
 
 
 def _device_and_dtype(module: fx.GraphModule, node: fx.Node, images: fx.Node) -> dict[str, Any]:
-    """Where a constant beside `node` has to be: the model may have moved since."""
+    """Device and dtype of a constant in place of `node`, since the model may have been moved."""
     dtype = node.meta["val"].dtype
     weight = next(module.parameters(), None)
     if weight is None:
@@ -253,14 +252,14 @@ def _device_and_dtype(module: fx.GraphModule, node: fx.Node, images: fx.Node) ->
 
 
 def _for_batch(single: Tensor, images: Tensor, dim: int, inner: int, major: bool) -> Tensor:
-    """The probabilities of one image, repeated for every image of the batch."""
+    """Repeat the probabilities of one image for every image of the batch."""
     axis = BatchAxis(dim, inner, major)
-    one = axis.split(single)
-    return axis.join(one.expand(images.shape[0], *one.shape[1:]))
+    split = axis.split(single)
+    return axis.join(split.expand(images.shape[0], *split.shape[1:]))
 
 
 def fixed_attention(given: str | Tensor, unit: Unit, places: Places, heads: int) -> Tensor:
-    """What a user gives as attention, as (groups, heads, queries, keys).
+    """Convert attention given by the user to (groups, heads, queries, keys).
 
     `given` is 'uniform', 'uniform 3x3' or a matrix over tokens.
     """
@@ -303,9 +302,9 @@ def uniform(places: Places, heads: int, box: Grid | None = None) -> Tensor:
 
 
 def _by_groups(matrix: Tensor, places: Places, heads: int, unit: Unit) -> Tensor:
-    """A matrix (queries, keys) or (heads, queries, keys) over tokens, cut to groups.
+    """Divide a matrix (queries, keys) or (heads, queries, keys) over tokens into groups.
 
-    A tensor that is (groups, heads, queries, keys) already stays as it is.
+    A tensor (groups, heads, queries, keys) is returned as it is.
     """
     groups = (len(places.queries), heads, places.queries.shape[1], places.keys.shape[1])
     if tuple(matrix.shape) == groups:
@@ -324,7 +323,7 @@ def _by_groups(matrix: Tensor, places: Places, heads: int, unit: Unit) -> Tensor
 
 
 def _replace_node(old: fx.Node, new: fx.Node, nodes: Nodes) -> None:
-    """Put `new` in the place of `old`, its name included, so that later edits and taps find it."""
+    """Replace node `old` by `new` under the same name, by which later edits and taps find it."""
     name = old.name
     new.meta = dict(old.meta)
     old.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
@@ -334,7 +333,7 @@ def _replace_node(old: fx.Node, new: fx.Node, nodes: Nodes) -> None:
 
 
 def _free_name(module: fx.GraphModule, name: str) -> str:
-    """`name`, with underscores added until no part of the module has it."""
+    """`name`, with underscores appended until no attribute of the module has it."""
     while hasattr(module, name):
         name += "_"
     return name

@@ -1,4 +1,4 @@
-"""One way to read any feature tensor: as tokens (b, prefix + h*w, c) or as a map (b, c, h, w)."""
+"""Convert any feature tensor to tokens (b, prefix + h*w, c) or to a map (b, c, h, w)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vitreous.specimen.trace import PREFIX, SPAN, Trace, compact, constant_along
 
 @dataclass(frozen=True, slots=True)
 class BatchAxis:
-    """The dimension that carries the batch, alone or multiplied with windows."""
+    """The batch dimension of a tensor, which may also contain windows."""
 
     dim: int
     inner: int
-    """Windows (or other groups) of each image along the dimension."""
+    """Number of windows (or other groups) of each image along the dimension."""
     major: bool
-    """Whether the images come one after the other (`b*windows`), or interleaved (`windows*b`)."""
+    """True if all windows of an image are contiguous (`b*windows`), False for `windows*b`."""
 
     def split(self, value: Tensor) -> Tensor:
-        """`value` as (batch, inner, the other dimensions in their order)."""
+        """Reshape `value` to (batch, inner, …), with the other dimensions in their order."""
         value = value.movedim(self.dim, 0)
         batch = value.shape[0] // self.inner
         if self.major:
@@ -41,19 +41,19 @@ class BatchAxis:
         image = ids // SPAN
         for dim in range(ids.ndim):
             low = high = image
-            others = [d for d in range(ids.ndim) if d != dim]
-            if others:  # padding belongs to any image
-                low = torch.where(ids < 0, EXAMPLE_BATCH, image).amin(others)
-                high = torch.where(ids < 0, -1, image).amax(others)
+            other_dims = [d for d in range(ids.ndim) if d != dim]
+            if other_dims:  # padding belongs to any image
+                low = torch.where(ids < 0, EXAMPLE_BATCH, image).amin(other_dims)
+                high = torch.where(ids < 0, -1, image).amax(other_dims)
             if bool((low == high).all()) and int(high.max()) > 0:
-                return cls._arranged(dim, high)
+                return cls._from_images(dim, high)
         return None
 
     @classmethod
-    def _arranged(cls, dim: int, along: Tensor) -> BatchAxis | None:
-        inner = len(along) // EXAMPLE_BATCH
+    def _from_images(cls, dim: int, image: Tensor) -> BatchAxis | None:
+        inner = len(image) // EXAMPLE_BATCH
         for major in (True, False):
-            blocks = along.unflatten(0, (EXAMPLE_BATCH, inner) if major else (inner, EXAMPLE_BATCH))
+            blocks = image.unflatten(0, (EXAMPLE_BATCH, inner) if major else (inner, EXAMPLE_BATCH))
             blocks = blocks if major else blocks.T
             if torch.equal(blocks, torch.arange(EXAMPLE_BATCH)[:, None].expand(-1, inner)):
                 return cls(dim, inner, major)
@@ -68,8 +68,8 @@ class Layout:
     places: tuple[int, ...]
     """Dimensions, after `batch.split`, that run over positions; the rest are channels."""
     order: tuple[int, ...] | None
-    """The index of each token among the positions, prefix first, then the grid in raster order;
-    None if they come in that order."""
+    """Indices that sort the positions: prefix first, then the grid in raster order; None if they
+    are sorted."""
     prefix: tuple[str, ...]
     grid: Grid | None
     channels: int
@@ -90,16 +90,15 @@ class Layout:
     def of(cls, trace: Trace) -> Layout | None:
         """The layout of a tensor with these position numbers.
 
-        None where they fit none (overlapping windows, say) or where there are none (an empty
-        slice).
+        None if there is no layout for them (overlapping windows) or the tensor is empty.
         """
         if not trace.ids.numel():
             return None
-        few = compact(trace.ids)
-        batch = BatchAxis.of(few)
+        distinct = compact(trace.ids)
+        batch = BatchAxis.of(distinct)
         if batch is None:
             return None
-        ids = batch.split(few)[0] % SPAN
+        ids = batch.split(distinct)[0] % SPAN
         places = tuple(d for d in range(ids.ndim) if not constant_along(ids, d)) or (0,)
         for d in range(ids.ndim):
             ids = ids if d in places else ids.narrow(d, 0, 1)
@@ -124,10 +123,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Centred:
-    """Feature maps (b, c, h, w) less their mean over positions, in float32 or better."""
+    """Feature maps (b, c, h, w) minus their mean over positions, in float32 or better."""
 
     tokens: Tensor
-    """(b, h*w, c) less the mean."""
+    """(b, h*w, c) minus the mean."""
     means: Tensor
     """(b, 1, c)"""
     grid: Grid

@@ -1,4 +1,4 @@
-"""What mixes positions: the rules of `positions.py` that contract a dimension."""
+"""Position numbers behind operations that contract a dimension and may mix positions."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ WEAK_SIGNS = {
     "sigmoid", "relu", "clamp", "clamp_min", "square", "pow", "softplus", "elu", "tanh", "gelu",
     "silu", "abs",
 }  # fmt: skip
-"""Operations that turn scores into weights."""
-FARTHEST = 32
-"""Nodes that are visited in search of such a sign."""
+"""Operations that turn scores into weights, certainly or possibly."""
+SEARCH_LIMIT = 32
+"""Maximum number of nodes visited in the search for such an operation."""
 
 Traced = Trace | list["Trace | None"] | None
 """The positions of a node: of one tensor, of several, or unknown."""
 
 
 class Mixing:
-    """The positions of a graph as far as they are known, and the rules that mix them."""
+    """Positions of the nodes of a graph, as far as known, and rules for contractions."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.module = module
         self.data = depends_on_input(module.graph)
         self.traces: dict[fx.Node, Traced] = {}
-        """For every node that depends on the images; None where positions are unknown or gone."""
+        """Positions of every node that depends on the images; None if unknown or pooled away."""
         self.mixing: set[fx.Node] = set()
         """Nodes that mix positions by learned weights: token-mixing layers."""
         self.spreading: set[fx.Node] = set()
-        """Nodes that mix positions in another way: Fourier transforms, fixed matrices, scans."""
+        """Nodes that mix positions without learning: Fourier transforms, fixed matrices, scans."""
         self.pooled: set[fx.Node] = set()
-        """Products whose queries are learned, not tokens of the image."""
+        """Attention products with learned queries."""
         self.constants: dict[fx.Node, Any] = {}
 
     def known(self, arg: Any) -> Trace | None:
-        """The positions of an argument; None if they are unknown or it is no tensor."""
+        """The positions of an argument; None if they are unknown or it is not a tensor."""
         trace = self.traces.get(arg) if isinstance(arg, fx.Node) else None
         return trace if isinstance(trace, Trace) else None
 
@@ -74,18 +74,18 @@ class Mixing:
         return [n for n in node.all_input_nodes if n in self.data]
 
     def _merge(self, node: fx.Node, trace: Trace, dim: int) -> Trace | None:
-        """Contract `dim`.
+        """Positions after a contraction of `dim` by weights.
 
-        Channels of one place stay there and patches become the cells of a coarser grid. A
-        contraction over positions proper is a token-mixing layer.
+        Contracted channels keep their position. Contracted patches become the cells of a coarser
+        grid. A contraction of a row, column or all cells is noted as token mixing.
         """
-        staying = [
-            one.like(one.ids.narrow(dim, 0, 1))
-            for one in trace.both
-            if constant_along(one.ids, dim)
+        unchanged = [
+            side.like(side.ids.narrow(dim, 0, 1))
+            for side in trace.both
+            if constant_along(side.ids, dim)
         ]
-        if staying:
-            return paired(staying)
+        if unchanged:
+            return paired(unchanged)
         line = trace.ids.movedim(dim, -1).reshape(-1, trace.ids.shape[dim])[0]
         rows, columns = trace.grid
         all_differ = line.unique().numel() == line.numel()
@@ -95,12 +95,12 @@ class Mixing:
         return self._patches(trace, dim)
 
     def _patches(self, trace: Trace, dim: int) -> Trace | None:
-        """Positions after cells along `dim` are merged; None where all of them become one cell."""
+        """Positions with the cells along `dim` merged; None if only one cell would be left."""
         coarse = merge_cells(trace, dim)
         return None if coarse is None or coarse.grid == (1, 1) else coarse
 
     def _note_mixing(self, node: fx.Node) -> None:
-        """Note that positions are mixed, by learned weights or fixed ones (cosines)."""
+        """Record that a node mixes positions, by learned or by fixed weights (cosines)."""
         others = [n for n in node.all_input_nodes if n not in self.data and numel(n) is not None]
         learned = not others or any(self._learned(n) for n in others)
         (self.mixing if learned else self.spreading).add(node)
@@ -120,33 +120,33 @@ class Mixing:
         product = contraction(node)
         if product is None:
             return None
-        staying: list[Trace] = []
+        unchanged: list[Trace] = []
         for number, operand in enumerate(product.operands):
             trace, dims = self.known(operand), product.summed(number)
             sides = trace.both if trace is not None else ()
-            still = [one for one in sides if all(constant_along(one.ids, dim) for dim in dims)]
-            staying += [_aligned(one, product, number, shape_of(node)) for one in still]
-        if staying:
-            return paired(staying)
-        among = [number for number, operand in enumerate(product.operands) if operand in self.data]
-        if len(among) > 1:
+            constant = [side for side in sides if all(constant_along(side.ids, d) for d in dims)]
+            unchanged += [_aligned(side, product, number, shape_of(node)) for side in constant]
+        if unchanged:
+            return paired(unchanged)
+        data_operands = [i for i, operand in enumerate(product.operands) if operand in self.data]
+        if len(data_operands) > 1:
             return self._pooled(node, product)
-        return self._mixed(node, product, among[0])
+        return self._mixed(node, product, data_operands[0])
 
     def _mixed(self, node: fx.Node, product: Contraction, number: int) -> Trace | None:
-        """Contract the one operand of the image over its positions, or over patches."""
+        """Positions after a product that sums the one operand of the image over positions."""
         trace = self.known(product.operands[number])
         if trace is None:
             return None
-        over = [dim for dim in product.summed(number) if not constant_along(trace.ids, dim)]
-        merged = self._merge(node, trace, over[0]) if len(over) == 1 else None
+        dims = [dim for dim in product.summed(number) if not constant_along(trace.ids, dim)]
+        merged = self._merge(node, trace, dims[0]) if len(dims) == 1 else None
         if merged is None:
             self._note_mixing(node)
             return None
         return _aligned(merged, product, number, shape_of(node))
 
     def _pooled(self, node: fx.Node, product: Contraction) -> Trace | None:
-        """Weights over all keys for learned queries: the results are tokens without a place."""
+        """Positions after weights times values for learned queries: tokens without a cell."""
         if not all(operand in self.data for operand in product.operands):
             return None
         number = self.weights_among(product)
@@ -156,7 +156,7 @@ class Mixing:
         if values is None or values.across is not None:
             return None
         if self.from_queries_and_keys(product.operands[number]):
-            return None  # queries of the image whose positions were lost
+            return None  # the queries come from the image, but their positions are unknown
         ids = values.ids
         for dim in product.summed(1 - number):
             ids = ids.narrow(dim, 0, 1)
@@ -184,20 +184,22 @@ class Mixing:
         )
 
     def weights_among(self, product: Contraction) -> int | None:
-        """Which of two operands is the weights, which a softmax or the like has made."""
+        """The index of the operand that holds weights, judged by a softmax or similar before it."""
         if len(product.operands) != 2:
             return None
-        for through in (False, True):  # heads may have been mixed since
-            first, second = (self._sharpness(operand, through) for operand in product.operands)
+        for through in (False, True):  # a layer may mix heads after the softmax
+            first, second = (
+                self._weight_evidence(operand, through) for operand in product.operands
+            )
             if first != second:
                 return int(second > first)
         return None
 
-    def _sharpness(self, node: fx.Node, through: bool) -> int:
-        """How clearly a tensor holds weights: 2 after a softmax, 1 after the like, else 0.
+    def _weight_evidence(self, node: fx.Node, through: bool) -> int:
+        """Evidence that a tensor holds weights: 2 after a softmax, 1 after a weak sign, else 0.
 
-        The search ends at a learned layer or product; `through` goes on behind layers that keep the
-        size, up to the last norm.
+        The search stops at a learned layer or product. With `through` it continues before layers
+        that keep the size, up to the nearest norm.
         """
 
         def follow(current: fx.Node) -> Iterable[fx.Node]:
@@ -209,21 +211,21 @@ class Mixing:
             size = numel(current)
             return [p for p in inputs if size is None or numel(p) in (None, size)]
 
-        names = {op(n) for n in walk_up(node, follow, depth_first=True, most=FARTHEST)}
+        names = {op(n) for n in walk_up(node, follow, depth_first=True, most=SEARCH_LIMIT)}
         return 2 if names & STRONG_SIGNS else int(bool(names & WEAK_SIGNS))
 
     def _fourier(self, node: fx.Node) -> Traced:
-        """A Fourier transform over positions mixes them; its inverse puts them back."""
+        """Positions after a Fourier transform, which mixes them, or after its inverse."""
         trace, shape = self.known(args(node)[0]), shape_of(node)
         if trace is None:
             return None
         name = op(node).removeprefix("fft_")
-        over: Any = args(node)[2] if len(node.args) > 2 else None
-        if over is None and name.endswith("fft"):
-            over = -1
-        elif over is None:
-            over = [-2, -1] if name.endswith("2") else list(range(len(shape)))
-        dims = [over] if isinstance(over, int) else list(over)
+        dim_argument: Any = args(node)[2] if len(node.args) > 2 else None
+        if dim_argument is None and name.endswith("fft"):
+            dim_argument = -1
+        elif dim_argument is None:
+            dim_argument = [-2, -1] if name.endswith("2") else list(range(len(shape)))
+        dims = [dim_argument] if isinstance(dim_argument, int) else list(dim_argument)
         if any(not constant_along(trace.ids, dim) for dim in dims):
             self.spreading.add(node)
         if name.startswith("irfft"):
@@ -233,7 +235,7 @@ class Mixing:
         return trace
 
     def _before_transform(self, node: fx.Node) -> Trace | None:
-        """The positions that the matching forward transform was given."""
+        """The positions of the input of the matching forward transform."""
         for current in walk_up(node, self.data_inputs):
             if op(current).startswith("fft_rfft") and current is not node:
                 return self.known(args(current)[0])
@@ -248,17 +250,17 @@ class Mixing:
         return trace.each(lambda ids: ids[..., 0]) if trace is not None else None
 
     def _im2col(self, node: fx.Node) -> Traced:
-        """Patches cut out of a map, possibly overlapping: (b, c*k*k, patches)."""
+        """Positions after cutting a map into patches, which may overlap: (b, c*k*k, patches)."""
         trace = self.known(args(node)[0])
         if trace is None:
             return None
-        one = trace.ids[:, :1].double() + 1  # the operation pads with zeros and knows no integers
-        columns = torch.ops.aten.im2col.default(one, *args(node)[1:]).long() - 1
+        numbers = trace.ids[:, :1].double() + 1  # im2col pads with 0 and does not take integers
+        columns = torch.ops.aten.im2col.default(numbers, *args(node)[1:]).long() - 1
         channels = shape_of(node)[1] // columns.shape[1]
         return trace.like(columns.repeat(1, channels, 1))
 
     def _spatial(self, node: fx.Node) -> Traced:
-        """Convolution, pooling, resampling: a new grid where the size changes."""
+        """Positions after convolution, pooling or resampling; a new size is a new grid."""
         trace, shape = self.known(node.args[0]), shape_of(node)
         if trace is None or trace.ids.ndim != len(shape):
             return None
@@ -267,7 +269,7 @@ class Mixing:
             return None
         if flat.ids.ndim == 3 and self._covers_all(node, flat):
             self.spreading.add(node)
-        placeless = only_prefix(flat)  # tokens without a place that are laid out as a map
+        placeless = only_prefix(flat)  # prefix tokens arranged as a map
         if flat.ids.shape[2:] == shape[2:] and not (placeless and len(shape) == 4):
             return flat.each(lambda ids: ids.narrow(1, 0, 1).expand(shape))
         rows, columns = shape[-2:] if len(shape) == 4 else (0, 0)
@@ -278,20 +280,20 @@ class Mixing:
         windows = shrink_windows(flat, (rows, columns))
         if windows is not None:
             return windows.each(lambda ids: ids.expand(shape))
-        # the maximum is no padding
+        # padding is negative, so the maximum is an image number
         image = flat.ids.flatten(1).amax(1).reshape(-1, 1, 1, 1) // SPAN * SPAN
         ids = image + torch.arange(rows * columns).reshape(1, 1, rows, columns)
         return Trace(ids.expand(shape), (rows, columns))
 
     def _covers_all(self, node: fx.Node, trace: Trace) -> bool:
-        """Whether a kernel runs along all tokens of the grid in a row, and is as long."""
+        """Whether a 1-d kernel over the sequence of all cells is at least as long as it."""
         kernel = shape_of(args(node)[1])[-1] if isinstance(args(node)[1], fx.Node) else 0
         cells = trace.grid[0] * trace.grid[1]
         return min(trace.grid) > 1 and min(kernel, trace.ids.shape[-1]) >= cells
 
 
 def _aligned(trace: Trace, product: Contraction, number: int, shape: tuple[int, ...]) -> Trace:
-    """The positions of operand `number` along the dimensions of the result."""
+    """Positions of the result of a product, from those of its operand `number`."""
     letters, output = product.letters[number], product.output
 
     def align(ids: Tensor) -> Tensor:
@@ -306,7 +308,7 @@ def _aligned(trace: Trace, product: Contraction, number: int, shape: tuple[int, 
 
 
 def _resized(trace: Trace, dim: int, shape: tuple[int, ...]) -> Trace:
-    """Positions cut to the size that `dim` has in `shape`, or padded to it."""
+    """Positions cropped or padded to the size of `dim` in `shape`."""
     size, wanted = trace.ids.shape[dim], shape[dim]
     if size > wanted:
         return trace.each(lambda ids: ids.narrow(dim, 0, wanted))

@@ -1,7 +1,7 @@
 """Observe every unit in one forward pass, without hooks: taps are nodes of a copy of the graph.
 
-A tap fires as soon as what it wants exists, and what it was given is freed when it returns; nothing
-is kept unless the consumer keeps it.
+A tap runs as soon as the tensors it needs are computed. They are freed when it returns, unless the
+consumer keeps them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from vitreous.specimen.graph import copy_graph
 from vitreous.specimen.layout import Centred, Layout
 
 Site = Literal["before", "skip", "norm", "hidden", "branch", "after", "out", "attention"]
-"""A place in a unit that can be observed; `Sites` says what each is."""
+"""A place in a unit that can be observed; `Sites` explains each."""
 SITES: tuple[Site, ...] = get_args(Site)
 
 
 def check_sites(want: Iterable[Site]) -> tuple[Site, ...]:
-    """The sites as a tuple; an unknown one is an error."""
+    """Return the sites as a tuple; raise for an unknown one."""
     wanted = tuple(want)
     if unknown := [site for site in wanted if site not in SITES]:
         raise UnknownName("site", unknown[0], SITES, f"Sites are {', '.join(SITES)}.")
@@ -36,7 +36,7 @@ def check_sites(want: Iterable[Site]) -> tuple[Site, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """The nodes at which a unit can be observed and cut, by name, and their layouts."""
+    """Names of the nodes at which a unit can be observed and edited, and their layouts."""
 
     before: str | None
     skip: str | None
@@ -98,18 +98,18 @@ class Feature:
         return self.layout.map(self.raw)
 
     def views(self, tensor: Tensor) -> bool:
-        """Whether both hold the same elements of the same memory, perhaps in another shape."""
+        """Whether both share memory and number of elements; shapes may differ."""
         return self.raw.data_ptr() == tensor.data_ptr() and self.raw.numel() == tensor.numel()
 
     @cached_property
     def centred(self) -> Centred:
-        """`map` less its mean over positions, computed once for all probes of this feature."""
+        """`map` minus its mean over positions, computed once for all probes of this feature."""
         return Centred.of(self.map)
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionMap:
-    """The weights that attention applies, and where their queries and keys lie.
+    """The weights that attention applies, and the positions of their queries and keys.
 
     Examples
     --------
@@ -127,13 +127,13 @@ class AttentionMap:
     normalised: bool = True
     """Whether the weights are probabilities: rows sum to one."""
     softmax: Tensor | None = None
-    """The model's probabilities, where it changes them before it applies them."""
+    """The output of the model's softmax, if the model changes it before use."""
 
     @property
     def probabilities(self) -> AttentionMap:
         """Rows that sum to one: these weights, the model's softmax, or normalised weights.
 
-        Weights that can be negative have none.
+        Raises for weights that can be negative.
         """
         if self.normalised:
             return self
@@ -153,7 +153,7 @@ class AttentionMap:
 
     @property
     def keys(self) -> Tensor:
-        """(groups, keys): token index of each key, on `key_grid`."""
+        """(groups, keys) token numbers, on `key_grid`."""
         return self.places.keys
 
     @property
@@ -163,16 +163,16 @@ class AttentionMap:
 
     @property
     def query_grid(self) -> Grid:
-        """Rows and columns on which the queries lie."""
+        """Rows and columns of the grid of the queries."""
         return self.places.query_grid
 
     @property
     def key_grid(self) -> Grid:
-        """Rows and columns on which the keys lie."""
+        """Rows and columns of the grid of the keys."""
         return self.places.key_grid
 
     def dense(self) -> Tensor:
-        """(b, heads, query tokens, key tokens), zero where nothing can be attended to.
+        """Weights between all tokens, (b, heads, query tokens, key tokens); 0 for other windows.
 
         Large for windowed attention.
         """
@@ -180,7 +180,7 @@ class AttentionMap:
         rows, columns = (self.prefix + h * w for h, w in (self.query_grid, self.key_grid))
         full = self.values.new_zeros(batch, heads, rows + 1, columns + 1)
         for group, (query, key) in enumerate(zip(self.queries, self.keys, strict=True)):
-            # padding, -1, goes to an additional last row and column
+            # padding has number -1, and so goes to the extra last row and column
             row, column = (query % (rows + 1))[:, None], (key % (columns + 1))[None, :]
             full[:, :, row, column] += self.values[:, group]
         return full[:, :, :-1, :-1]
@@ -188,7 +188,7 @@ class AttentionMap:
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """What was observed at one unit; None where that was not wanted or does not exist.
+    """What was observed at one unit; None for sites that were not requested or do not exist.
 
     Examples
     --------
@@ -200,23 +200,23 @@ class Sites:
     """
 
     before: Feature | None = None
-    """What the unit reads."""
+    """The input of the unit."""
     skip: Feature | None = None
     branch: Feature | None = None
     """What the unit adds to the skip."""
     after: Feature | None = None
-    """The sum of skip and branch; without a skip what the unit hands on."""
+    """The sum of skip and branch; without a skip the output of the unit."""
     out: Feature | None = None
-    """What the unit hands on: `after`, past the activation or norm that ends its block."""
+    """The output of the unit: `after`, past the activation or norm that ends its block."""
     attention: AttentionMap | None = None
     norm: Feature | None = None
     """The output of the first normalisation within the unit."""
     hidden: Feature | None = None
-    """What the last weights read: hidden activations of an MLP, or heads side by side."""
+    """The input of the unit's last layer: hidden activations of an MLP, or concatenated heads."""
 
 
 class Observation(Mapping[str, Sites]):
-    """What was observed, by unit name, and the model's output from the same pass.
+    """Observed sites by unit name, and the model's output from the same pass.
 
     Examples
     --------
@@ -242,54 +242,63 @@ class Observation(Mapping[str, Sites]):
 Consumer = Callable[[Unit, Sites], None]
 
 
-class _Outlet:
-    """Where the taps of one tapped graph deliver to during one pass."""
+class _ConsumerSlot:
+    """Holds the consumer that all taps of a graph call during a pass."""
 
     def __init__(self) -> None:
         self.consumer: Consumer | None = None
 
 
 class _Tap(nn.Module):
-    """A node that hands its inputs to the consumer and returns nothing."""
+    """A node that passes its inputs to the consumer and returns nothing."""
 
     def __init__(
-        self, unit: Unit, wiring: Wiring, slots: Sequence[tuple[Site, int]], outlet: _Outlet
+        self,
+        unit: Unit,
+        wiring: Wiring,
+        slots: Sequence[tuple[Site, int]],
+        consumer_slot: _ConsumerSlot,
     ) -> None:
         super().__init__()
-        self.unit, self.wiring, self.slots, self.outlet = unit, wiring, tuple(slots), outlet
+        self.unit, self.wiring, self.slots, self.consumer_slot = (
+            unit,
+            wiring,
+            tuple(slots),
+            consumer_slot,
+        )
 
     def forward(self, *tensors: Any) -> None:
-        assert self.outlet.consumer is not None
+        assert self.consumer_slot.consumer is not None
         observed: dict[str, Any] = {}
-        features: dict[int, Feature] = {}  # one tensor at two sites is one feature
-        rest = list(tensors)
+        features: dict[int, Feature] = {}  # two sites with one tensor share a feature and its cache
+        remaining = list(tensors)
         for site, count in self.slots:
-            values, rest = rest[:count], rest[count:]
+            values, remaining = remaining[:count], remaining[count:]
             if site == "attention":
                 observed[site] = attention_map(self.wiring.attention, values)
             else:
                 value = values[0] if count == 1 else torch.stack(values).sum(0)
                 feature = Feature(value, self.wiring.layouts.get(site))
                 observed[site] = features.setdefault(id(value), feature)
-        self.outlet.consumer(self.unit, Sites(**observed))
+        self.consumer_slot.consumer(self.unit, Sites(**observed))
 
 
 def attention_map(sites: Sequence[AttentionSite], tensors: Sequence[Any]) -> AttentionMap:
-    """The weights of a unit, from the values of its `attention_sources`.
+    """The attention of a unit, from the values of its `attention_sources`.
 
-    Several products are put together along heads and groups.
+    Several products are concatenated along heads and groups.
     """
-    maps, unmixed, rest = [], [], list(tensors)
+    maps, unmixed, remaining = [], [], list(tensors)
     for site in sites:
         assert site.places is not None
         if site.fused:
-            (query, key, *options), rest = rest[:6], rest[6:]
+            (query, key, *options), remaining = remaining[:6], remaining[6:]
             maps.append(site.places.gather(fused_probabilities(query, key, *options)))
         else:
             assert site.arrangement is not None
-            maps.append(site.places.gather(site.arrangement.matrix(rest.pop(0))))
+            maps.append(site.places.gather(site.arrangement.matrix(remaining.pop(0))))
         if site.arrangement and site.kind == "mixed":
-            unmixed.append(site.places.gather(site.arrangement.matrix(rest.pop(0))))
+            unmixed.append(site.places.gather(site.arrangement.matrix(remaining.pop(0))))
         else:
             unmixed.append(maps[-1])
     clusters, places = combine_sites(sites)
@@ -301,7 +310,7 @@ def attention_map(sites: Sequence[AttentionSite], tensors: Sequence[Any]) -> Att
 
 
 def _combine(maps: list[Tensor], clusters: list[list[int]]) -> Tensor:
-    """Maps of a cluster side by side as heads, and clusters as groups."""
+    """Concatenate the maps of each cluster along heads, and the clusters along groups."""
     groups = [maps[n[0]] if len(n) == 1 else torch.cat([maps[i] for i in n], 2) for n in clusters]
     return groups[0] if len(groups) == 1 else torch.cat(groups, 1)
 
@@ -312,7 +321,7 @@ class Tapped:
     def __init__(
         self, module: fx.GraphModule, units: Sequence[tuple[Unit, Wiring]], want: Sequence[Site]
     ) -> None:
-        self.outlet = _Outlet()
+        self.consumer_slot = _ConsumerSlot()
         self.module, nodes = copy_graph(module)
         self.order = {node: i for i, node in enumerate(self.module.graph.nodes)}
         self.taps: dict[fx.Node, fx.Node] = {}
@@ -335,23 +344,22 @@ class Tapped:
         graph, name = self.module.graph, f"tap_{unit.index}"
         needed = {a for a in args if isinstance(a, fx.Node)}
         last = max(needed, key=self.order.__getitem__)
-        self.module.add_module(name, _Tap(unit, wiring, slots, self.outlet))
-        with graph.inserting_after(
-            self.taps.get(last, last)
-        ):  # after the tap of the unit beside it
+        self.module.add_module(name, _Tap(unit, wiring, slots, self.consumer_slot))
+        # several units may end at the same node; their taps run in order
+        with graph.inserting_after(self.taps.get(last, last)):
             self.taps[last] = graph.call_module(name, tuple(args))
 
     def run(self, images: Tensor, consumer: Consumer) -> Any:
-        """The model's output; every tap calls `consumer`, which may itself observe again."""
-        outer, self.outlet.consumer = self.outlet.consumer, consumer
+        """The model's output. Every tap calls `consumer`, which may itself call `run`."""
+        previous, self.consumer_slot.consumer = self.consumer_slot.consumer, consumer
         try:
             return self.module(images)
         finally:
-            self.outlet.consumer = outer
+            self.consumer_slot.consumer = previous
 
 
 def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]:
-    """The arguments a tap needs for one site; none if the unit has no such site."""
+    """The arguments that a tap needs for one site; empty if the unit has no such site."""
     if site != "attention":
         names = wiring.branches if site == "branch" else (getattr(wiring, site),)
         values = [nodes.get(name) for name in names]
@@ -360,7 +368,7 @@ def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]
 
 
 def attention_sources(sites: Sequence[AttentionSite], nodes: Mapping[str, fx.Node]) -> list[Any]:
-    """The arguments of `attention_map` for a unit's products; none if they cannot be observed."""
+    """The nodes and options that `attention_map` needs; empty if they cannot be observed."""
     args: list[Any] = []
     for product in sites:
         node = nodes.get(product.product if product.fused else str(product.weights))
@@ -374,10 +382,10 @@ def attention_sources(sites: Sequence[AttentionSite], nodes: Mapping[str, fx.Nod
 
 def fused_options(node: fx.Node) -> list[Any]:
     """The arguments of `fused_probabilities` for a fused attention node."""
-    given = fused_arguments(node)
+    arguments = fused_arguments(node)
     defaults = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
-    options = [given.get(name, default) for name, default in defaults.items()]
-    return [given["query"], given["key"], *options]
+    options = [arguments.get(name, default) for name, default in defaults.items()]
+    return [arguments["query"], arguments["key"], *options]
 
 
 def fused_arguments(node: fx.Node) -> dict[str, Any]:

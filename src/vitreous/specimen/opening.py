@@ -1,4 +1,4 @@
-"""`vitreous.open`: from a model, or its name, to a `Specimen`."""
+"""`vitreous.open`: open a model, or the model of a name, as a `Specimen`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vitreous.specimen.inputs import Shape, example, first_line, image_shape
 from vitreous.specimen.joins import NORMS
 from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
-from vitreous.specimen.proof import Findings, Mismatch, find_mismatch, proved, refusal
+from vitreous.specimen.proof import Findings, Mismatch, find_mismatch, refusal, with_finding
 from vitreous.specimen.specimen import Specimen
 from vitreous.specimen.state import no_garbage_collection, no_logging
 
@@ -42,7 +42,7 @@ def open(
     weights: Path | str | None = None,
     units: Sequence[str] | Mapping[str, str] | Literal["blocks"] | None = None,
 ) -> Specimen:
-    """Open a model: read its graph and find what it is made of.
+    """Open a model: read its graph and find its units.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def open(
         A module, or a name: timm's own, `hf:` (Hugging Face id, folder or config), `tv:`
         (torchvision), `run:` or a path (a checkpoint of ours).
     image
-        The input size where the model does not say: a side, (height, width) or (channels, height,
-        width).
+        The input size if the model does not declare it: a side, (height, width) or
+        (channels, height, width).
     pretrained
         Whether to load published weights for a name.
     weights
@@ -59,13 +59,13 @@ def open(
         torchvision, Hugging Face, Lightning, plain), or a folder of Hugging Face. Pickled code is
         never run. A module that you give is copied first.
     units
-        Paths of modules that are to be the units, for models whose graph cannot be read; a mapping
-        gives their kinds, "blocks" takes the blocks that the model repeats.
+        Paths of modules to use as units, for models whose graph cannot be read; a mapping
+        gives their kinds, "blocks" uses the blocks that the model repeats.
 
     Returns
     -------
     Specimen
-        Shares the model's weights and has computed the same outputs.
+        Shares the model's weights; its outputs were checked to equal the model's.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def open(
     """
     name = model if isinstance(model, str) else ""
     if isinstance(model, str):
-        # imported here since it brings timm and torchvision, which a module does not need
+        # imported here because it imports timm and torchvision, which a module does not need
         from vitreous.models.loading import load_model
 
         model = load_model(model, pretrained=pretrained, image=image, weights=weights)
@@ -95,7 +95,7 @@ def open(
     name = name or type(model).__name__
     _check_kind(model, name)
     _check_weights(model, name)
-    with no_logging():  # once, not for each size that is tried
+    with no_logging():  # entered once here instead of once per size that is tried
         shape = image_shape(model, image)
     if units is not None:
         specimen = open_by_hand(model, name, shape, example(model, shape), units)
@@ -118,16 +118,16 @@ def open(
 
 
 def _open(model: nn.Module, name: str, shape: Shape) -> Specimen:
-    """A specimen that has computed what the model computes, from the cache or read anew."""
+    """A specimen checked against the model, with a graph from the cache or newly read."""
     images = example(model, shape)
     key = structure(model, images)
-    known = recall(key, model)
+    cached = recall(key, model)
     findings: Findings = {}
-    if known is not None:
-        module, anatomy, wiring = known
+    if cached is not None:
+        module, anatomy, wiring = cached
         parts = module, replace(anatomy, model=name), wiring
         if _mismatch(Specimen(*parts), model, images, findings) is None:
-            return Specimen(*_proved(*parts, findings))
+            return Specimen(*_with_findings(*parts, findings))
     for attempt in range(2):  # the second time with another prime for the batch size
         parts = _dissected(model, name, shape, read_graph(model, images, attempt))
         specimen = Specimen(*parts)
@@ -138,7 +138,7 @@ def _open(model: nn.Module, name: str, shape: Shape) -> Specimen:
         )
         if mismatch is None or draws_in_another_order:
             remember(key, model, parts)
-            return Specimen(*_proved(*parts, findings))
+            return Specimen(*_with_findings(*parts, findings))
     assert mismatch is not None
     raise refusal(specimen, model, images, mismatch)
 
@@ -148,12 +148,12 @@ def _mismatch(
 ) -> Mismatch | None:
     try:
         return find_mismatch(specimen, model, images, findings)
-    except Exception as error:  # the graph fails where the model runs: as good as another answer
+    except Exception as error:  # the graph fails although the model runs
         return Mismatch(float("inf"), error=f"{type(error).__name__}: {first_line(error)}")
 
 
 def _dissected(model: nn.Module, name: str, shape: Shape, module: fx.GraphModule) -> Parts:
-    """The graph with its anatomy and the wiring of its units."""
+    """Divide a graph into units; return it with the anatomy and the wiring of the units."""
     if not any(n.op == "call_function" for n in depends_on_input(module.graph)):
         raise VitreousError(
             f"{name} computes nothing from its images: what it returns is the images themselves or "
@@ -176,17 +176,19 @@ def _dissected(model: nn.Module, name: str, shape: Shape, module: fx.GraphModule
 
 
 def _attends(piece: Piece, flow: Flow) -> bool:
-    """Whether a unit is attention, or makes the grid smaller by attention (LeViT, Hiera)."""
+    """Whether a unit is attention, or downsamples by attention (LeViT, Hiera)."""
     kind = flow.kind(piece.body) if piece.kind == "downsample" else piece.kind
     return kind == "attention"
 
 
-def _proved(
+def _with_findings(
     module: fx.GraphModule, anatomy: Anatomy, wiring: dict[str, Wiring], findings: Findings
 ) -> Parts:
-    """The parts with what the proof showed: failed attention is hidden."""
+    """The parts, updated with the findings of the check; attention that failed it is hidden."""
     wiring = {
-        name: replace(unit, attention=tuple(proved(site, findings) for site in unit.attention))
+        name: replace(
+            unit, attention=tuple(with_finding(site, findings) for site in unit.attention)
+        )
         for name, unit in wiring.items()
     }
     units = tuple(
@@ -196,19 +198,19 @@ def _proved(
 
 
 def _attention_facts(sites: Sequence[AttentionSite]) -> dict[str, Any]:
-    """Fields of a unit that its attention sites determine."""
+    """The fields of a `Unit` that depend on its attention sites."""
     if not sites:
         return {}
     hidden = next((site for site in sites if not site.visible), None)
-    shown = hidden or sites[0]
-    reason = next((site.reason for site in (shown, *sites) if site.reason), "")
+    main = hidden or sites[0]
+    reason = next((site.reason for site in (main, *sites) if site.reason), "")
     if hidden is not None:
         return {"reach": hidden.reach, "reason": reason}
     kinds = {site.kind for site in sites}
     order = ("signed", "positive", "mixed", "probabilities")
     clusters, places = combine_sites(sites)
     return {
-        "reach": shown.reach if len(clusters) == 1 else reach_of(places),
+        "reach": main.reach if len(clusters) == 1 else reach_of(places),
         "reason": reason,
         "weights": next(kind for kind in order if kind in kinds),
         "heads": sum(sites[number].heads or 1 for number in clusters[0]),
@@ -218,14 +220,14 @@ def _attention_facts(sites: Sequence[AttentionSite]) -> dict[str, Any]:
 def unwrapped(model: nn.Module) -> nn.Module:
     """The model inside `torch.compile`, (Distributed)DataParallel or `AveragedModel`."""
     parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)
-    inner = getattr(model, "_orig_mod", None)  # torch.compile's
+    inner = getattr(model, "_orig_mod", None)  # set by torch.compile
     if isinstance(model, (*parallel, torch.optim.swa_utils.AveragedModel)):
         inner = model.module
     return unwrapped(inner) if isinstance(inner, nn.Module) else model
 
 
 def _check_kind(model: nn.Module, name: str) -> None:
-    """Models without Python code or ordinary weights cannot be opened; say what to open instead."""
+    """Raise for models without Python code or ordinary weights; say what to open instead."""
     quantised = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
     for path, module in model.named_modules():
         where = f"Its module {path!r}" if path else name
@@ -245,7 +247,7 @@ def _check_kind(model: nn.Module, name: str) -> None:
 
 
 def _check_weights(model: nn.Module, name: str) -> None:
-    """Raise an error for weights without shape or values, or that are not finite."""
+    """Raise for weights that have no shape or values, or are not finite."""
     learned = set(dict(model.named_parameters()))
     for path, weight in [*model.named_parameters(), *model.named_buffers()]:
         if nn.parameter.is_lazy(weight):
@@ -256,7 +258,7 @@ def _check_weights(model: nn.Module, name: str) -> None:
             raise VitreousError(
                 f"{path!r} of {name} is on the meta device, without values; load its weights first."
             )
-        # masks among the buffers may be infinite
+        # buffers may be infinite: masks are
         bad = ~weight.isfinite() if path in learned else weight.isnan()
         if bool(bad.any()):
             raise VitreousError(
@@ -290,9 +292,9 @@ def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
 
 
 def _hidden(piece: Piece, flow: Flow) -> fx.Node | None:
-    """What the last weights of a unit read, if the unit has computed it itself.
+    """The input of the last layer of a unit, if it is computed inside the unit.
 
-    Weights of a gate, which has no positions, do not count.
+    Layers of a gate, whose input has no positions, are skipped.
     """
     for node in reversed(piece.body):
         role = flow.role[node]
@@ -330,14 +332,14 @@ def _units(pieces: list[Piece], wiring: dict[str, Wiring], flow: Flow) -> list[U
 
 
 class _Stages:
-    """Counts stages: the stem is 0, and a grid smaller than all before begins the next."""
+    """Counts stages: the stem is stage 0, and every new smallest grid begins a stage."""
 
     def __init__(self) -> None:
         self.by_grid: dict[Grid, int] = {}
         self.current = 0
 
     def enter(self, kind: str, grid: Grid | None) -> int:
-        """The stage of the next unit; a grid that occurred before belongs to its stage."""
+        """The stage of the next unit; a grid that occurred before returns to its stage."""
         if kind == "stem":
             return 0
         if grid is not None:
@@ -349,7 +351,7 @@ class _Stages:
 
 
 def _last_size(node: fx.Node) -> int | None:
-    """The number of features of a vector per image."""
+    """The number of features of a node of shape (b, features); None for other shapes."""
     value = node.meta.get("val")
     size = value.shape[-1] if isinstance(value, Tensor) and value.ndim == 2 else None
     return int(size) if isinstance(size, int) else None
@@ -364,8 +366,8 @@ def _parameters(body: list[fx.Node], flow: Flow) -> int:
         node = queue.pop()
         if node.op == "get_attr":
             targets.add(str(node.target))
-        fresh = set(node.all_input_nodes) - visited - flow.data
-        visited |= fresh
-        queue.extend(fresh)
+        unvisited = set(node.all_input_nodes) - visited - flow.data
+        visited |= unvisited
+        queue.extend(unvisited)
     values = (attribute(flow.positions.module, target) for target in targets)
     return sum(v.numel() for v in values if isinstance(v, nn.Parameter))

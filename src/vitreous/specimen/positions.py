@@ -1,9 +1,8 @@
-"""Where in the image does each element of each tensor come from?
+"""Trace which image position each element of each tensor comes from.
 
-Position numbers are sent through the same views, permutations, rolls, slices and concatenations
-that the model applies to its features. What a model does with windows, shifts, class tokens, NHWC
-layouts or patch merging can then be read off instead of being known: there is no table of
-architectures.
+Position numbers pass through the same views, permutations, rolls, slices and concatenations that
+the model applies to its features. So windows, shifts, class tokens, NHWC layouts and patch merging
+are recognised in any model, without a table of architectures.
 """
 
 from __future__ import annotations
@@ -53,15 +52,16 @@ REDUCTIONS = {
 }  # fmt: skip
 REORDERS = {"sort", "argsort", "topk", "msort", "nonzero", "unique", "multinomial", "randperm"}
 TOKEN_NAMES = {"dist": "distillation", "reg": "register", "cls": "class", "class": "class"}
-"""What a learned token is called, by a part of its parameter's name."""
+"""Names of learned tokens, by a part of their parameter's name."""
 
 log = logging.getLogger("vitreous")
 
 
 class Positions(Mixing):
-    """The positions behind all nodes of a graph, by a rule for each family of operations.
+    """Positions of all nodes of a graph, computed by one rule per family of operations.
 
-    The rule for an operation without a family is the method `_<operation>`, or else `_elementwise`.
+    The rule of an operation that belongs to no family is the method `_<operation>` if there is one,
+    else `_elementwise`.
     """
 
     def __init__(self, module: fx.GraphModule) -> None:
@@ -71,10 +71,10 @@ class Positions(Mixing):
                 self.traces[node] = self._follow(node)
 
     def _follow(self, node: fx.Node) -> Traced:
-        """The positions behind a node, or None where no rule can follow it.
+        """The positions of a node, or None if no rule applies.
 
-        A failing rule loses the positions, never the model: whatever is concluded from them
-        (streams, attention) is checked against the model's own numbers.
+        A failing rule only makes positions unknown. Whatever is derived from positions, such as
+        attention, is checked against the model's own numbers.
         """
         try:
             trace = self._visit(node)
@@ -92,7 +92,7 @@ class Positions(Mixing):
         if name == "getitem":
             source, number = args(node)
             parts = self.traces.get(source)
-            # the example has fewer images than were exported, so a part may be missing
+            # the example batch is smaller than the exported one, so a part may be missing
             return parts[number] if isinstance(parts, list) and number < len(parts) else None
         if name in REORDERS:
             return None
@@ -119,7 +119,7 @@ class Positions(Mixing):
         return rule
 
     def _several(self, node: fx.Node, values: Sequence[Any]) -> Traced:
-        """An operation with several results: each like the input, or all reduced."""
+        """Positions of an operation with several outputs: each as the input, or all reduced."""
         first = next((t for t in map(self.known, node.args) if t is not None), None)
         if first is None:
             return None
@@ -129,39 +129,39 @@ class Positions(Mixing):
         return [first if isinstance(v, Tensor) and v.shape == shape else None for v in values]
 
     def _move(self, node: fx.Node) -> Traced:
-        """Elements are rearranged, and their numbers with them."""
+        """Positions after an operation that only rearranges elements: rearranged alike."""
         inputs = args(node)[0] if isinstance(args(node)[0], (list, tuple)) else [args(node)[0]]
         traces = [trace for trace in map(self.known, inputs) if trace is not None]
         if len(traces) < len(inputs) or self._moved_by_data(node, inputs):
             return None
-        first, *rest = traces
+        first, *others = traces
         ids = self._moved(node, lambda trace: trace.ids)
-        if first.across is not None and all(other.across is not None for other in rest):
+        if first.across is not None and all(other.across is not None for other in others):
             across = self._moved(node, lambda trace: trace.both[-1].ids)
             pairs = zip(ids, across, strict=True)
             moved = [replace(first, ids=a, across=first.across.like(b)) for a, b in pairs]
         else:
-            moved = [first.like(each) for each in ids]
+            moved = [first.like(numbers) for numbers in ids]
             with_step = op(node) == "slice" and len(node.args) > 4
             if with_step or op(node) in {"index", "index_select"}:
                 moved = [strided(trace) for trace in moved]
         return list(moved) if isinstance(node.meta.get("val"), (list, tuple)) else moved[0]
 
     def _moved_by_data(self, node: fx.Node, inputs: Sequence[Any]) -> bool:
-        """Whether tensors of the image say where elements go; `expand_as` uses only their shape."""
-        others = [n for n in self.data_inputs(node) if n not in inputs]
-        return any(numel(n) is not None for n in others) and not op(node).endswith("_as")
+        """Whether the rearrangement depends on the images; `expand_as` uses only a shape."""
+        extra_inputs = [n for n in self.data_inputs(node) if n not in inputs]
+        return any(numel(n) is not None for n in extra_inputs) and not op(node).endswith("_as")
 
     def _moved(self, node: fx.Node, ids: Callable[[Trace], Tensor]) -> list[Tensor]:
-        """The node's operation applied to the numbers of its inputs."""
+        """Apply the node's operation to the position numbers of its inputs."""
 
-        def value(each: fx.Node) -> Any:
-            trace = self.known(each)
+        def value(source: fx.Node) -> Any:
+            trace = self.known(source)
             if trace is not None:
                 return ids(trace)
-            if each in self.data and numel(each) is not None:
-                return torch.empty(shape_of(each))  # `expand_as` and the like use its shape alone
-            return self.constant(each)
+            if source in self.data and numel(source) is not None:
+                return torch.empty(shape_of(source))  # `expand_as` and the like use only its shape
+            return self.constant(source)
 
         arguments: Any = fx.node.map_arg((node.args, node.kwargs), value)
         move: Any = torch.reshape if op(node) in {"view", "_unsafe_view"} else node.target
@@ -184,28 +184,33 @@ class Positions(Mixing):
         return self.constants[node]
 
     def _elementwise(self, node: fx.Node) -> Traced:
-        """Same place in, same place out: activations, norms, softmax, arithmetic.
+        """Positions after elementwise operations, norms and softmax: those of the operands.
 
-        Where no operand has the full shape (queries as rows, keys as columns) both places count.
+        If no operand has the full shape (queries as rows, keys as columns), both positions are
+        kept.
         """
         shape = shape_of(node)
         known = [t for t in map(self.known, node.all_input_nodes) if t is not None]
         fitting = [t for t in known if expandable(t.ids.shape, shape)]
         if not fitting:
             return None
-        wide = [t.each(lambda ids: ids.expand(shape)) for t in fitting]
-        if len(wide) == 1:
-            return wide[0]
-        if any(t.across is not None for t in wide):
-            return max(wide, key=lambda t: len(set().union(*(varying(one.ids) for one in t.both))))
-        most = max(t.ids.numel() for t in fitting)
-        largest = [w for w, t in zip(wide, fitting, strict=True) if t.ids.numel() == most]
-        if most == torch.Size(shape).numel():
+        expanded = [t.each(lambda ids: ids.expand(shape)) for t in fitting]
+        if len(expanded) == 1:
+            return expanded[0]
+        if any(t.across is not None for t in expanded):
+            return max(
+                expanded, key=lambda t: len(set().union(*(varying(one.ids) for one in t.both)))
+            )
+        largest_size = max(t.ids.numel() for t in fitting)
+        largest = [
+            w for w, t in zip(expanded, fitting, strict=True) if t.ids.numel() == largest_size
+        ]
+        if largest_size == torch.Size(shape).numel():
             return self._complete_tokens(largest)
-        return paired(largest[:1] + [w for w in wide if w is not largest[0]])
+        return paired(largest[:1] + [w for w in expanded if w is not largest[0]])
 
     def _complete_tokens(self, traces: list[Trace]) -> Trace:
-        """The first, or one in which patches of several cells, its tokens, became one cell."""
+        """The first trace, or another in which its tokens of several cells are single cells."""
         first, last = traces[0], traces[0].ids.ndim - 1
         if len({t.grid for t in traces}) == 1 or last not in varying(first.ids):
             return first
@@ -213,7 +218,7 @@ class Positions(Mixing):
         return next((t for t in traces if t.grid != first.grid and varying(t.ids) == wanted), first)
 
     def _layer_norm(self, node: fx.Node) -> Traced:
-        """What is normalised together is one token from here on, even a patch of cells."""
+        """Positions after a layer norm: what is normalised together, even a patch, is one token."""
         trace, shape = self.known(args(node)[0]), args(node)[1]
         if trace is None or trace.across is not None or len(shape) != 1:
             return self._elementwise(node)
@@ -225,7 +230,7 @@ class Positions(Mixing):
     _rms_norm = _layer_norm
 
     def _pad(self, node: fx.Node) -> Traced:
-        """What is padded has no place, also where it repeats or reflects what has one."""
+        """Positions after padding, which has none, also if it repeats or reflects elements."""
         trace = self.known(node.args[0])
         if trace is None:
             return None
@@ -235,7 +240,7 @@ class Positions(Mixing):
     _constant_pad_nd = _pad
 
     def _cat(self, node: fx.Node) -> Traced:
-        """Attention matrices, channels or tokens side by side."""
+        """Positions after a concatenation of attention matrices, tokens or channels."""
         parts: list[fx.Node] = [part for part in args(node)[0] if 0 not in shape_of(part)]
         dim: int = args(node)[1] if len(node.args) > 1 else 0
         traces = [self.known(part) for part in parts]
@@ -251,7 +256,7 @@ class Positions(Mixing):
     def _cat_matrices(
         self, parts: list[fx.Node], traces: list[Trace | None], dim: int
     ) -> Trace | None:
-        """What is put beside attention matrices (a sink, a null key) has a query and no key."""
+        """Concatenate attention matrices; a constant part (a sink, a null key) has no key."""
         first = next(t for t in traces if t is not None and t.across is not None)
         assert first.across is not None
         query = torch.tensor(NOWHERE)
@@ -269,7 +274,7 @@ class Positions(Mixing):
     def _cat_channels(
         self, parts: list[fx.Node], traces: list[Trace | None], dim: int, shape: tuple[int, ...]
     ) -> Trace | None:
-        """Channels of the same places; constant ones belong to the places of the others."""
+        """Concatenate channels; constant ones get the positions of the other parts."""
         known = [t for t in traces if t is not None]
         grid = _common_grid(known)
         if grid is None:
@@ -289,7 +294,7 @@ class Positions(Mixing):
     def _cat_tokens(
         self, parts: list[fx.Node], traces: list[Trace | None], dim: int
     ) -> Trace | None:
-        """Tokens in a row; constant ones (a class token) are prefix tokens, one for each window."""
+        """Concatenate tokens; constant ones (a class token) are prefix tokens, one per window."""
         traces = on_finest_grid(traces)
         known = [t for t in traces if t is not None]
         grid = _common_grid(known)
@@ -316,7 +321,7 @@ class Positions(Mixing):
         if query is not None and constant_along(query.ids, -1):
             return query.like(query.ids[..., :1].expand(shape))
         if value is None or (query is None and node.args[0] in self.data):
-            return None  # positions were lost before
+            return None  # the positions of the operands are unknown
         if query is None and constant_along(value.ids, -1):  # learned queries
             self.pooled.add(node)
             tokens = PREFIX + len(value.prefix) + torch.arange(shape[-2])[:, None]
@@ -325,17 +330,17 @@ class Positions(Mixing):
         return value.like(value.ids[..., :1, :].expand(shape))  # attention over channels
 
     def _reduced(self, node: fx.Node, shape: tuple[int, ...]) -> Trace | None:
-        """Dimensions are reduced: channels, patches, or the keys of weights times values."""
+        """Positions after a reduction of channels, patches, or keys (of weights times values)."""
         trace = self.known(node.args[0])
-        which = 2 if "norm" in op(node) else 1  # norms name their order first
-        over = args(node)[which] if len(node.args) > which else None
-        if trace is None or not isinstance(over, (int, list, tuple)):
+        index = 2 if "norm" in op(node) else 1  # the first option of a norm is its order
+        option = args(node)[index] if len(node.args) > index else None
+        if trace is None or not isinstance(option, (int, list, tuple)):
             return None
         ndim = trace.ids.ndim
-        given = {over} if isinstance(over, int) else {*over}
-        dims = sorted((d % ndim for d in given), reverse=True)
-        staying = [one for one in trace.both if all(constant_along(one.ids, d) for d in dims)]
-        kept = paired(staying)
+        unsorted = {option} if isinstance(option, int) else {*option}
+        dims = sorted((d % ndim for d in unsorted), reverse=True)
+        unchanged = [side for side in trace.both if all(constant_along(side.ids, d) for d in dims)]
+        kept = paired(unchanged)
         if kept is None and len(dims) == 1:
             kept = self._patches(trace, dims[0])
         if kept is None:
@@ -351,7 +356,7 @@ class Positions(Mixing):
         return kept.each(reduce)
 
     def _scan(self, node: fx.Node) -> Traced:
-        """A cumulative operation along positions mixes them."""
+        """Positions after a cumulative operation, which mixes them if it runs along positions."""
         trace = self.known(args(node)[0])
         dim: Any = args(node)[1] if len(node.args) > 1 else None
         if trace is not None and isinstance(dim, int) and not constant_along(trace.ids, dim):
@@ -360,13 +365,13 @@ class Positions(Mixing):
 
 
 def _common_grid(traces: list[Trace]) -> Grid | None:
-    """The one grid on which all lie that have a place; None if there are several."""
+    """The grid that all traces with cells share; None if they have several."""
     grids = {t.grid for t in traces if on_grid(t)} or {t.grid for t in traces}
     return grids.pop() if len(grids) == 1 else None
 
 
 def _token_name(node: fx.Node) -> str:
-    """What a learned token is called, from the parameters it comes from."""
+    """The name of a learned token, from the names of the parameters it is computed from."""
     names = ""
     for source in walk_up(node, lambda current: current.all_input_nodes, depth_first=True):
         names += f" {source.target}" if source.op == "get_attr" else ""

@@ -1,9 +1,9 @@
-"""Prove that a specimen, and its attention weights, compute what the model computes.
+"""Check that a specimen, and its attention weights, compute what the model computes.
 
-A graph holds what happened on one example. A branch on data, a number drawn outside torch or a
-wrong entry of the cache would all give a specimen that runs, and answers for another model. One
-forward pass of both on the same two images shows it. In the same pass a tap at every attention
-product checks that weights times values are what the model itself computed.
+A graph records what happened on one example. A data-dependent branch, a random number from outside
+torch or a wrong cache entry would give a specimen that runs but describes another model. So both
+run once on the same two images, and their outputs are compared. In the same pass a tap at every
+attention product checks that weights times values equal the model's own product.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Mismatch:
     difference: float
     """Largest difference relative to the largest value; infinite for other shapes or types."""
     where: str = ""
-    """Which output, as an index or key."""
+    """Index or key of the output that differs."""
     error: str = ""
-    """What the graph raised instead of an output."""
+    """The exception that the graph raised, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one pass showed of one attention product."""
+    """The outcome of the check of one attention product."""
 
     difference: float
     """Largest difference of weights times values, relative to the largest value."""
@@ -62,7 +62,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether weights times values are the product."""
+        """Whether weights times values equal the product, within the tolerance."""
         return self.difference <= self.tolerance
 
 
@@ -74,7 +74,7 @@ Findings = dict[str, Finding]
 def find_mismatch(
     specimen: Specimen, model: nn.Module, like: Tensor, findings: Findings
 ) -> Mismatch | None:
-    """What differs between the outputs of both on two random images; None if equal.
+    """Compare the outputs of both on two random images; None if they are equal.
 
     The specimen's pass also fills `findings`.
     """
@@ -85,7 +85,7 @@ def find_mismatch(
         worst = _largest_mismatch(_run(checked, images), theirs)
         if worst is None:
             return None
-        # rounding alone may throw a deep model off as far
+        # in a deep model rounding alone may cause a difference of this size
         nearby = images * (1 + 4 * torch.finfo(images.dtype).eps)
         steady = _largest_mismatch(_run(model, images, saving.run), theirs) is None
         rounding = _largest_mismatch(_run(model, nearby, saving.run), theirs)
@@ -100,7 +100,7 @@ def _random_images(like: Tensor) -> Tensor:
 
 
 def _run(model: nn.Module, images: Tensor, run: Any = None) -> Any:
-    """The output with random numbers that are the same each time, in torch, numpy and Python."""
+    """Run the model with the random seeds of torch, numpy and Python reset; return the output."""
     torch.manual_seed(SEED)
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002
@@ -108,19 +108,21 @@ def _run(model: nn.Module, images: Tensor, run: Any = None) -> Any:
 
 
 def _largest_mismatch(ours: Any, theirs: Any) -> Mismatch | None:
-    mismatches = [Mismatch(apart, where) for where, apart in _differences(ours, theirs, "")]
-    return max(mismatches, key=lambda each: each.difference, default=None)
+    mismatches = [
+        Mismatch(difference, where) for where, difference in _differences(ours, theirs, "")
+    ]
+    return max(mismatches, key=lambda mismatch: mismatch.difference, default=None)
 
 
 def _differences(ours: Any, theirs: Any, where: str) -> Iterator[tuple[str, float]]:
-    """Outputs that differ by more than rounding, in any nesting of containers."""
-    parts, others = _parts(ours), _parts(theirs)
-    if parts is not None and others is not None:
-        if parts.keys() != others.keys():
+    """Key and difference of the outputs that differ by more than rounding, in nested containers."""
+    our_parts, their_parts = _parts(ours), _parts(theirs)
+    if our_parts is not None and their_parts is not None:
+        if our_parts.keys() != their_parts.keys():
             yield where, INFINITE
             return
-        for name in parts:
-            yield from _differences(parts[name], others[name], f"{where}.{name}".lstrip("."))
+        for name, part in our_parts.items():
+            yield from _differences(part, their_parts[name], f"{where}.{name}".lstrip("."))
     elif isinstance(ours, Tensor) and isinstance(theirs, Tensor):
         difference = _difference(ours, theirs)
         if not difference <= _tolerance(theirs.dtype):
@@ -154,23 +156,22 @@ def _difference(ours: Tensor, theirs: Tensor) -> float:
     if not theirs.is_floating_point() and not theirs.is_complex():
         return float((ours != theirs).double().mean())
     exact = torch.complex128 if theirs.is_complex() else torch.float64
-    one, other = (value.detach().cpu().to(exact) for value in (ours, theirs))
-    finite = other.isfinite()
-    same_nan = torch.equal(one[~finite].isnan(), other[~finite].isnan())
-    if not torch.equal(one.isfinite(), finite) or not same_nan:
+    ours, theirs = (value.detach().cpu().to(exact) for value in (ours, theirs))
+    finite = theirs.isfinite()
+    same_nan = torch.equal(ours[~finite].isnan(), theirs[~finite].isnan())
+    if not torch.equal(ours.isfinite(), finite) or not same_nan:
         return INFINITE
-    gap, size = (value[finite].abs() for value in (one - other, other))
+    gap, size = (value[finite].abs() for value in (ours - theirs, theirs))
     if not gap.numel() or float(gap.max()) == 0:
         return 0.0
     return float(gap.max() / size.max().clamp(min=1e-30))
 
 
 def _tolerance(dtype: torch.dtype) -> float:
-    """Three quarters of a type's digits (6e-6 in float32).
+    """Largest difference that counts as rounding: eps^(3/4), 6e-6 in float32.
 
-    Nearly all graphs agree to the bit. Some operations are spelled out (attention that a fused
-    kernel would hide) and round otherwise; a model in which something is missing is off by far
-    more.
+    Nearly all graphs agree to the last bit. Some operations are written out (attention that a fused
+    kernel would hide) and round differently. A graph that misses something differs by far more.
     """
     inexact = dtype.is_floating_point or dtype.is_complex
     return float(torch.finfo(dtype).eps ** 0.75) if inexact else 0.0
@@ -179,7 +180,7 @@ def _tolerance(dtype: torch.dtype) -> float:
 def refusal(
     specimen: Specimen, model: nn.Module, like: Tensor, mismatch: Mismatch
 ) -> NotExportable:
-    """The exception that says what differs, and from which unit on."""
+    """The exception for a specimen that differs from its model: what differs, and where first."""
     name = specimen.anatomy.model
     shape = (like.shape[1], like.shape[2], like.shape[3])
     if (error := accepts(model, shape, fake=False)) is not None:
@@ -211,14 +212,14 @@ def refusal(
 
 
 def _first_differing_unit(specimen: Specimen, model: nn.Module, images: Tensor) -> str:
-    """The first unit that differs from what the module of its name returns; '' if none."""
+    """The first unit whose output differs from that of the module of its name; '' if none."""
     returned: dict[str, Any] = {}
 
     def note(path: str) -> Any:
         return lambda module, args, output: returned.setdefault(path, output)
 
     modules = dict(model.named_modules())
-    for unit in specimen.units:  # hooks are gone when the state is put back
+    for unit in specimen.units:  # `undisturbed` removes the hooks
         if unit.name in modules:
             modules[unit.name].register_forward_hook(note(unit.name))
     _run(model, images)
@@ -233,7 +234,7 @@ def _first_differing_unit(specimen: Specimen, model: nn.Module, images: Tensor) 
         if not isinstance(theirs, Tensor) or sites is None:
             continue
         ours = [f.raw for f in (sites.branch, sites.after, sites.out) if f is not None]
-        if ours and all(_difference(each, theirs) > _tolerance(theirs.dtype) for each in ours):
+        if ours and all(_difference(value, theirs) > _tolerance(theirs.dtype) for value in ours):
             return unit.name
     return ""
 
@@ -241,7 +242,7 @@ def _first_differing_unit(specimen: Specimen, model: nn.Module, images: Tensor) 
 def with_checks(
     module: fx.GraphModule, sites: Iterable[AttentionSite], findings: Findings
 ) -> fx.GraphModule:
-    """A copy of the graph that fills `findings` when it runs; itself without sites."""
+    """A copy of the graph that fills `findings` when it runs; the graph itself without sites."""
     visible = [site for site in sites if site.visible]
     if not visible:
         return module
@@ -250,10 +251,10 @@ def with_checks(
         product = nodes[site.product]
         tensors: list[Any] = [nodes[name] for name in site.operands]
         if site.fused:
-            given = fused_arguments(product)
-            if given.get("dropout_p"):
-                continue  # its dropout is drawn inside the kernel, where nobody can follow
-            tensors = [given["value"], *fused_options(product)]
+            arguments = fused_arguments(product)
+            if arguments.get("dropout_p"):
+                continue  # its dropout is drawn inside the kernel and cannot be repeated
+            tensors = [arguments["value"], *fused_options(product)]
         elif site.softmax is not None:
             tensors.append(nodes[site.softmax])
         name = f"check_{number}"
@@ -264,8 +265,8 @@ def with_checks(
     return copy
 
 
-def proved(site: AttentionSite, findings: Findings) -> AttentionSite:
-    """The site with what the pass showed of its weights; one that failed becomes invisible."""
+def with_finding(site: AttentionSite, findings: Findings) -> AttentionSite:
+    """The site with the kind of its weights as found; a site that failed becomes invisible."""
     finding = findings.get(site.product)
     if finding is None or not site.visible:
         return site
@@ -277,7 +278,7 @@ def proved(site: AttentionSite, findings: Findings) -> AttentionSite:
 
 
 class _Check(nn.Module):
-    """Compares weights times values with the product."""
+    """A tap that compares weights times values with the product."""
 
     def __init__(self, site: AttentionSite, findings: Findings) -> None:
         super().__init__()
@@ -304,9 +305,9 @@ class _Check(nn.Module):
 
 
 def _product_tolerance(product: Tensor) -> float:
-    """The root of the rounding error: orders of summing differ by less than that.
+    """The square root of the machine epsilon, which exceeds differences in the order of summing.
 
-    A GPU may multiply float32 with ten bits.
+    With TF32, a GPU multiplies float32 with the mantissa of float16 (ten bits).
     """
     tf32 = torch.backends.cuda.matmul.allow_tf32
     rounded = product.is_cuda and product.dtype == torch.float32 and tf32
@@ -314,7 +315,7 @@ def _product_tolerance(product: Tensor) -> float:
 
 
 def _kind(site: AttentionSite, weights: Tensor, softmax: tuple[Tensor, ...]) -> Weights:
-    """What weights are; `softmax` holds the output of the model's softmax, if there is one."""
+    """The kind of weights; `softmax` holds the output of the model's softmax, if it has one."""
     assert site.arrangement is not None
     if _sums_to_one(site.arrangement.matrix(weights)):
         return "probabilities"
@@ -325,8 +326,10 @@ def _kind(site: AttentionSite, weights: Tensor, softmax: tuple[Tensor, ...]) -> 
 
 
 def _sums_to_one(matrix: Tensor) -> bool:
-    """Whether rows are probabilities; those that are all masked are zero or NaN."""
-    wide = matrix.to(torch.promote_types(matrix.dtype, torch.float32))
-    sums = wide.sum(-1)
-    off = (sums - 1).abs().where((sums != 0) & ~sums.isnan(), torch.zeros(()))
-    return bool((off <= torch.finfo(matrix.dtype).eps ** 0.5).all()) and not bool((wide < 0).any())
+    """Whether rows are probabilities; fully masked rows, all zero or NaN, are ignored."""
+    precise = matrix.to(torch.promote_types(matrix.dtype, torch.float32))
+    sums = precise.sum(-1)
+    error = (sums - 1).abs().where((sums != 0) & ~sums.isnan(), torch.zeros(()))
+    return bool((error <= torch.finfo(matrix.dtype).eps ** 0.5).all()) and not bool(
+        (precise < 0).any()
+    )

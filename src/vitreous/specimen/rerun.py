@@ -1,14 +1,14 @@
-"""Run an edited model from what an earlier run has left: only what lies behind the edit.
+"""Run an edited model again, computing only the operations that depend on the edit.
 
-A `Recording` keeps what units handed on, all attention and the output. To run another edit of the
-same model on the same images, the two graphs are compared: a node is the same if it calls the same
-operation on the same inputs. What differs, and what depends on it, is computed; everything else is
-taken from the recording. The operations and their inputs are those of the full run, so the result
-is equal to the last bit.
+A `Recording` keeps the inputs and outputs of units, all attention and the output of a run. To run
+another edit of the same model on the same images, the two graphs are compared: a node is the same
+if it calls the same operation on the same inputs. Nodes that differ, and those that depend on them,
+are computed; all others are taken from the recording. Operations and inputs are those of a full
+run, so the result is equal to the last bit.
 
-Where that cannot be promised, everything is computed, and `Recording.complete` says why: a model
-that draws random numbers, a function given to `with_branch`, a constant that changes between uses,
-or units named by hand.
+If that cannot be guaranteed, everything is computed, and `Recording.complete` says why: the model
+draws random numbers, `with_branch` was given a function, a constant changes between uses, or units
+are named by hand.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from vitreous.specimen.observe import (
 from vitreous.specimen.specimen import Specimen
 
 Cancelled = Callable[[], bool]
-"""Asked between two operations; true stops the run."""
+"""Called between two operations; the run stops if it returns true."""
 COMPUTING = ("call_function", "call_method", "call_module")
 
 
@@ -43,7 +43,7 @@ class Stopped(Exception):
 
 
 class _Name(str):
-    """An input of a node by its name, which differs from any string among its arguments."""
+    """The name of an input node, which is unequal to any plain string among the arguments."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class _Name(str):
 
 
 class _Tap(NamedTuple):
-    """Attention to compute as soon as its sources are there."""
+    """Attention to compute as soon as its source nodes are computed."""
 
     unit: str
     sites: tuple[AttentionSite, ...]
@@ -62,29 +62,29 @@ class _Tap(NamedTuple):
 
     @property
     def nodes(self) -> list[fx.Node]:
-        return [each for each in self.sources if isinstance(each, fx.Node)]
+        return [source for source in self.sources if isinstance(source, fx.Node)]
 
 
 class _Step(NamedTuple):
-    """One node to compute, and what happens right after it."""
+    """One node to compute, and the taps to run and values to free after it."""
 
     node: fx.Node
     taps: tuple[_Tap, ...]
-    done: tuple[fx.Node, ...]
-    """Nodes whose values nothing needs any more."""
+    last_uses: tuple[fx.Node, ...]
+    """Nodes whose values are not needed after this step."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How to run a graph, given what a recording of another one has kept."""
+    """How to run a graph, given the recording of another one."""
 
     steps: tuple[_Step, ...]
-    first: tuple[_Tap, ...]
+    ready_taps: tuple[_Tap, ...]
     """Attention whose sources are all in the recording."""
     reused: tuple[str, ...]
-    """Nodes whose values are those of the recording."""
-    seen: tuple[str, ...]
-    """Units whose attention is that of the recording."""
+    """Nodes whose values are taken from the recording."""
+    reused_attention: tuple[str, ...]
+    """Units whose attention is taken from the recording."""
 
     @cached_property
     def computed(self) -> int:
@@ -94,12 +94,12 @@ class _Plan:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What a model computed for some images, kept where its units meet.
+    """What a model computed for some images: inputs and outputs of units, attention, output.
 
     Examples
     --------
-    >>> whole = Runner(specimen).record(images)
-    >>> edited = Runner(specimen.without("blocks.9.attn")).rerun(whole)
+    >>> original = Runner(specimen).record(images)
+    >>> edited = Runner(specimen.without("blocks.9.attn")).rerun(original)
     >>> torch.equal(edited.output, specimen.without("blocks.9.attn")(images))
     True
     """
@@ -108,15 +108,15 @@ class Recording:
     images: Tensor
     output: Any
     attention: Mapping[str, AttentionMap]
-    """By unit, of all units whose attention can be observed."""
+    """Attention by unit, for all units whose attention can be observed."""
     computed: int
-    """Operations that were computed, of `runner.operations`."""
+    """Number of operations that were computed, out of `runner.operations`."""
     complete: str = ""
-    """Why everything was computed although parts were known; empty if that was not so."""
+    """Why the model ran completely instead of reusing a recording; empty if it can reuse one."""
     kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def feature(self, unit: str, site: Site = "out") -> Feature | None:
-        """What a unit reads or hands on: 'before', 'skip', 'after' or 'out'; None if it is gone."""
+        """The tensor at 'before', 'skip', 'after' or 'out' of a unit; None if it does not exist."""
         wiring = self.runner.specimen.wiring(unit)
         if wiring is None:
             return None
@@ -125,12 +125,14 @@ class Recording:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of memory; what is shared with another recording counts in both."""
+        """Bytes of memory; memory shared with another recording counts in both."""
         tensors = [value for value in self.kept.values() if isinstance(value, Tensor)]
-        for each in self.attention.values():
-            tensors += [each.values] if each.softmax is None else [each.values, each.softmax]
-        storages = {each.untyped_storage().data_ptr(): each for each in [*tensors, self.images]}
-        return sum(each.untyped_storage().nbytes() for each in storages.values())
+        for attention in self.attention.values():
+            tensors.append(attention.values)
+            if attention.softmax is not None:
+                tensors.append(attention.softmax)
+        storages = {t.untyped_storage().data_ptr(): t for t in [*tensors, self.images]}
+        return sum(tensor.untyped_storage().nbytes() for tensor in storages.values())
 
 
 class Runner:
@@ -151,12 +153,12 @@ class Runner:
     def __init__(self, specimen: Specimen) -> None:
         self.specimen = specimen
         self.complete = _why_complete(specimen)
-        """Why this model always runs completely; empty if parts of it can run alone."""
+        """Why this model always runs completely; empty if it can reuse recordings."""
         self._plans: WeakKeyDictionary[Runner, _Plan] = WeakKeyDictionary()
         if isinstance(getattr(specimen.module, "graph", None), fx.Graph):
-            self._read()
+            self._read_graph()
 
-    def _read(self) -> None:
+    def _read_graph(self) -> None:
         module = self.specimen.module
         self.nodes: list[fx.Node] = list(module.graph.nodes)
         self.tensors = {
@@ -167,7 +169,7 @@ class Runner:
         self.taps = self._find_taps()
         data = depends_on_input(module.graph)
         constants = {node.name for node in self.nodes if node not in data and node.op != "get_attr"}
-        self.keeps = constants | self._borders()
+        self.keeps = constants | self._unit_boundaries()
 
     @cached_property
     def operations(self) -> int:
@@ -176,11 +178,11 @@ class Runner:
 
     @cached_property
     def signatures(self) -> dict[str, Any]:
-        """What each node computes, by its name; equal ones compute the same from equal inputs."""
+        """Signature of each node by name; equal ones compute the same from equal inputs."""
         return {node.name: _signature(node, self.tensors) for node in self.nodes}
 
-    def _borders(self) -> set[str]:
-        """Names of the nodes where units meet."""
+    def _unit_boundaries(self) -> set[str]:
+        """Names of the nodes that are inputs, skips or outputs of units."""
         names: set[str] = set()
         for unit in self.specimen.units:
             wiring = self.specimen.wiring(unit.name)
@@ -207,7 +209,7 @@ class Runner:
         images
             A batch, as the specimen takes it.
         cancelled
-            Asked between operations; if it returns true, `Stopped` is raised.
+            Called between operations; if it returns true, `Stopped` is raised.
         """
         if not hasattr(self, "nodes"):
             return self._run_by_hand(images)
@@ -216,12 +218,12 @@ class Runner:
         return self._execute(self._plans[self], images, None, cancelled)
 
     def rerun(self, recording: Recording, cancelled: Cancelled | None = None) -> Recording:
-        """Run the model on the images of a recording, and compute what differs from it.
+        """Run the model on the images of a recording, computing only what differs from it.
 
         Parameters
         ----------
         recording
-            Of the same model, with other edits or none.
+            A recording of the same model, with other edits or none.
         cancelled
             As in `record`.
         """
@@ -237,56 +239,59 @@ class Runner:
     def _same_nodes(self, other: Runner) -> set[str]:
         """Names of the nodes that have the same value in the other model."""
         same: set[str] = set()
-        theirs = other.signatures
         for node in self.nodes:
-            alike = self.signatures[node.name] == theirs.get(node.name)
-            if alike and all(each.name in same for each in node.all_input_nodes):
+            equal = self.signatures[node.name] == other.signatures.get(node.name)
+            if equal and all(source.name in same for source in node.all_input_nodes):
                 same.add(node.name)
         return same
 
     def _plan(self, known: set[str], maps: Iterable[str]) -> _Plan:
-        """What to compute if the values of `known` and the attention of `maps` are there."""
-        seen = set(maps)
-        missing = [tap for tap in self.taps if tap.unit not in seen]
+        """What to compute, given the values of `known` and the attention of the units `maps`."""
+        reused_attention = set(maps)
+        missing = [tap for tap in self.taps if tap.unit not in reused_attention]
         needed = self._needed(known, {node for tap in missing for node in tap.nodes})
-        taps: dict[fx.Node | None, list[_Tap]] = {}  # by the node after which all sources are there
+        taps: dict[fx.Node | None, list[_Tap]] = {}  # by their last source that is computed
         for tap in missing:
-            after = [node for node in tap.nodes if node in needed]
-            taps.setdefault(max(after, key=needed.__getitem__, default=None), []).append(tap)
-        last: dict[fx.Node, fx.Node] = {}  # the step after which a value is not needed any more
+            computed = [node for node in tap.nodes if node in needed]
+            taps.setdefault(max(computed, key=needed.__getitem__, default=None), []).append(tap)
+        last_use: dict[fx.Node, fx.Node] = {}
         for node in needed:
-            sources = [each for tap in taps.get(node, ()) for each in tap.nodes]
-            for each in (node, *node.all_input_nodes, *sources):
-                last[each] = node
-        done: dict[fx.Node, list[fx.Node]] = {}
-        for value, step in last.items():
-            done.setdefault(step, []).append(value)
+            sources = [source for tap in taps.get(node, ()) for source in tap.nodes]
+            for value in (node, *node.all_input_nodes, *sources):
+                last_use[value] = node
+        last_uses: dict[fx.Node, list[fx.Node]] = {}
+        for value, node in last_use.items():
+            last_uses.setdefault(node, []).append(value)
         steps = [
-            _Step(node, tuple(taps.get(node, ())), tuple(done.get(node, ()))) for node in needed
+            _Step(node, tuple(taps.get(node, ())), tuple(last_uses.get(node, ())))
+            for node in needed
         ]
         reused = [node.name for node in self.nodes if node.name in known]
-        return _Plan(tuple(steps), tuple(taps.get(None, ())), tuple(reused), tuple(seen))
+        ready = tuple(taps.get(None, ()))
+        return _Plan(tuple(steps), ready, tuple(reused), tuple(reused_attention))
 
     def _needed(self, known: set[str], sources: set[fx.Node]) -> dict[fx.Node, int]:
-        """The nodes to compute for the output and the sources of taps, in order, with their places.
+        """The nodes to compute for the output and the sources of taps, in order, with their index.
 
-        Without any known value that is the whole graph, so that all constants are kept.
+        Without known values this is the whole graph, so that all constants are kept.
         """
         needed: set[fx.Node] = set()
         for node in reversed(self.nodes):
-            wanted = node.op == "output" or node in sources or not needed.isdisjoint(node.users)
-            if not known or (wanted and node.name not in known):
+            used = node.op == "output" or node in sources or not needed.isdisjoint(node.users)
+            if not known or (used and node.name not in known):
                 needed.add(node)
-        return {node: place for place, node in enumerate(self.nodes) if node in needed}
+        return {node: index for index, node in enumerate(self.nodes) if node in needed}
 
     @torch.no_grad()
     def _execute(
         self, plan: _Plan, images: Tensor, before: Recording | None, cancelled: Cancelled | None
     ) -> Recording:
         module, graph = self.specimen.module, self.specimen.module.graph
-        given = iter(graph.process_inputs(images))
+        inputs = iter(graph.process_inputs(images))
         known = {} if before is None else before.kept
-        maps = {} if before is None else {unit: before.attention[unit] for unit in plan.seen}
+        maps: dict[str, AttentionMap] = {}
+        if before is not None:
+            maps = {unit: before.attention[unit] for unit in plan.reused_attention}
         kept = {name: known[name] for name in plan.reused}
         values: dict[fx.Node, Any] = {}
         output: Any = None
@@ -294,30 +299,30 @@ class Runner:
         def load(node: fx.Node) -> Any:
             return values[node] if node in values else kept[node.name]
 
-        def tap(some: Iterable[_Tap]) -> None:
-            for each in some:
-                maps[each.unit] = attention_map(each.sites, fx.node.map_arg(each.sources, load))
+        def run_taps(taps: Iterable[_Tap]) -> None:
+            for tap in taps:
+                maps[tap.unit] = attention_map(tap.sites, fx.node.map_arg(tap.sources, load))
 
-        tap(plan.first)
+        run_taps(plan.ready_taps)
         for step in plan.steps:
             node = step.node
             if cancelled is not None and cancelled():
                 raise Stopped
             if node.op == "placeholder":
-                value: Any = next(given)
+                value: Any = next(inputs)
             elif node.op == "get_attr":
                 value = self.tensors[node.name]
             else:
-                inputs = fx.node.map_arg(node.args, load)
+                arguments = fx.node.map_arg(node.args, load)
                 options = fx.node.map_arg(node.kwargs, load) if node.kwargs else {}
-                value = output = _call(module, node, inputs, options)
+                value = output = _call(module, node, arguments, options)
             values[node] = value
             if node.name in self.keeps:
                 kept[node.name] = value
-            tap(step.taps)
-            for each in step.done:
-                values.pop(each, None)
-        ordered = {each.unit: maps[each.unit] for each in self.taps}
+            run_taps(step.taps)
+            for unused in step.last_uses:
+                values.pop(unused, None)
+        ordered = {tap.unit: maps[tap.unit] for tap in self.taps}
         result = graph.process_outputs(output)
         return Recording(self, images, result, ordered, plan.computed, self.complete, kept)
 
@@ -339,19 +344,19 @@ def _call(module: Any, node: fx.Node, inputs: Any, options: Any) -> Any:
 
 def _signature(node: fx.Node, tensors: Mapping[str, Any]) -> Any:
     if node.op == "get_attr":
-        return id(tensors[node.name])  # edits share the weights, and add tensors of their own
+        return id(tensors[node.name])  # edits share the weights, so equal ids mean equal values
     # An edit of attention turns every `view` into `reshape`, which gives the same values.
     target = aten.reshape.default if node.target is aten.view.default else node.target
-    inputs, options = (
-        fx.node.map_arg(each, lambda n: _Name(n.name)) for each in (node.args, node.kwargs)
+    arguments, options = (
+        fx.node.map_arg(part, lambda n: _Name(n.name)) for part in (node.args, node.kwargs)
     )
-    return node.op, target, inputs, options
+    return node.op, target, arguments, options
 
 
 def _same_tap(tap: _Tap, other: Runner, same: set[str]) -> bool:
-    """Whether attention is that of the other model: the same sites and the same sources."""
-    theirs = next((each for each in other.taps if each.unit == tap.unit), None)
-    if theirs is None or theirs.sites is not tap.sites:
+    """Whether attention is the same as in the other model: equal sites, equal sources."""
+    other_tap = next((t for t in other.taps if t.unit == tap.unit), None)
+    if other_tap is None or other_tap.sites is not tap.sites:
         return False
     return all(node.name in same for node in tap.nodes)
 
@@ -373,13 +378,13 @@ def _why_complete(specimen: Specimen) -> str:
 def _changes_between_uses(graph: fx.Graph) -> bool:
     """Whether a constant is used before something changes it in place.
 
-    A recording keeps the constants as they are in the end.
+    A recording keeps only the final values of constants.
     """
     data = depends_on_input(graph)
     used: set[fx.Node] = set()
     for node in graph.nodes:
         if node in data:
-            used |= {viewed(each) for each in node.all_input_nodes if each not in data}
+            used |= {viewed(source) for source in node.all_input_nodes if source not in data}
         elif mutates(node):
             base = viewed(args(node)[0])
             if base in used or base.op == "get_attr":

@@ -51,13 +51,13 @@ class Specimen(nn.Module):
     """
 
     trained: Mapping[str, Any] = MappingProxyType({})
-    """`mean`, `std` and `label_names` of the training images, where the model says so."""
+    """`mean`, `std` and `label_names` of the training images, as far as the model declares them."""
     weights: str = "unknown"
     """Where its weights come from: pretrained, trained, untrained, random or unknown."""
     checkpoint: LoadedWeights | None = None
-    """What was loaded from the file given as `weights`, and what was not."""
+    """Which tensors were loaded from the file given as `weights`, and which were not."""
     build: Mapping[str, Any] | None = None
-    """Options with which `vitreous.build` made the model; None of other models."""
+    """Options with which `vitreous.build` made the model; None for other models."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class Specimen(nn.Module):
 
     @property
     def random(self) -> tuple[str, ...]:
-        """Where the model draws random numbers in evaluation mode, as `path (operation)`."""
+        """The operations that draw random numbers in evaluation mode, as `path (operation)`."""
         graph = getattr(self.module, "graph", None)
         if not isinstance(graph, fx.Graph):  # units named by hand
             return ()
-        needed: set[fx.Node] = set()  # what the output depends on: an unused draw changes nothing
+        needed: set[fx.Node] = set()  # nodes that the output depends on
         for node in reversed(graph.nodes):
             if node.op == "output" or not needed.isdisjoint(node.users):
                 needed.add(node)
@@ -135,7 +135,7 @@ class Specimen(nn.Module):
         each: Consumer | None = None,
         grad: bool = False,
     ) -> Observation:
-        """What units read and compute, in one forward pass.
+        """Observe the inputs and outputs of units in one forward pass.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Specimen(nn.Module):
         units
             Names of units, as in `Anatomy.find`.
         each
-            A function of a unit and its sites, called as soon as they exist; they are freed
+            A function of a unit and its sites, called as soon as they are computed; they are freed
             afterwards. Without it everything is kept and returned.
         grad
             Whether gradients can flow through what is observed.
@@ -176,7 +176,7 @@ class Specimen(nn.Module):
     def mean_attention(
         self, batches: Iterable[Tensor], units: str | Sequence[str] = "attention"
     ) -> dict[str, Tensor]:
-        """Attention averaged over images, by unit, (groups, heads, queries, keys)."""
+        """Attention averaged over images, by unit, each (groups, heads, queries, keys)."""
         sums: dict[str, Tensor] = {}
         count = 0
 
@@ -195,9 +195,9 @@ class Specimen(nn.Module):
         return {name: (total / count).float() for name, total in sums.items()}
 
     def without(self, *units: str) -> Specimen:
-        """Lesion: the same model without what these units add.
+        """Lesion: the same model without the branches of these units.
 
-        Also takes the path of one convolution inside a unit, which then becomes the identity.
+        Also takes the path of a convolution inside a unit, which becomes the identity.
 
         Examples
         --------
@@ -270,13 +270,13 @@ class Specimen(nn.Module):
                 given = attention.get(unit.name) if isinstance(attention, Mapping) else attention
                 if given is None:
                     raise UnknownName("attention given for", unit.name, attention)
-                fixed = []
+                new_sites = []
                 for number, site in enumerate(sites):
                     assert site.places is not None
                     part = intervene.part_for_site(given, sites, number)
                     matrix = intervene.fixed_attention(part, unit, site.places, site.heads or 1)
-                    fixed.append(intervene.replace_attention(module, nodes, site, matrix, unit))
-                wiring[unit.name] = replace(wiring[unit.name], attention=tuple(fixed))
+                    new_sites.append(intervene.replace_attention(module, nodes, site, matrix, unit))
+                wiring[unit.name] = replace(wiring[unit.name], attention=tuple(new_sites))
 
         described = attention if isinstance(attention, str) else "given"
         return self._edited(edit, f"with attention {units} {described}", wiring)
@@ -311,11 +311,11 @@ class Specimen(nn.Module):
         return self._with_origin(Specimen(module, self.anatomy, wiring or self._wiring, edits))
 
     def twin(self) -> Specimen:
-        """Another specimen of the same graph and weights, for another thread to observe."""
+        """Another specimen with the same graph and weights, for use in another thread."""
         return self._with_origin(Specimen(self.module, self.anatomy, self._wiring, self.edits))
 
     def _with_origin(self, other: Specimen) -> Specimen:
-        """`other`, with what is known of this specimen's training."""
+        """Copy what is known of this specimen's training to `other`, and return it."""
         other.trained, other.weights, other.build = self.trained, self.weights, self.build
         other.checkpoint = self.checkpoint
         return other
@@ -324,7 +324,7 @@ class Specimen(nn.Module):
         """Move to another device or type; the model itself stays where it is."""
         before = _device_and_dtype(self)
         for name in {str(n.target) for n in self.module.graph.nodes if n.op == "call_module"}:
-            module = copy.deepcopy(getattr(self.module, name))  # it was given to `with_branch`
+            module = copy.deepcopy(getattr(self.module, name))  # the user's, from `with_branch`
             setattr(self.module, name, module)
         renew_parameters(self.module)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -358,21 +358,21 @@ class Specimen(nn.Module):
 
 
 def _has_effect(node: fx.Node) -> bool:
-    """Whether a node matters although nothing reads it: filling a mask in place does.
+    """Whether a node has to stay although no node uses it, such as filling a mask in place.
 
-    Fused attention does not: fx would keep it, and it could draw random numbers for its dropout.
+    Unused fused attention is removed. Fx would keep it, since it may draw random numbers.
     """
     return node.op in ("placeholder", "output") or mutates(node)
 
 
 def renew_parameters(module: nn.Module) -> None:
-    """Put the same values in new parameters, tied ones still tied."""
-    fresh: dict[nn.Parameter, nn.Parameter] = {}
+    """Replace all parameters by new ones with the same values; tied ones stay tied."""
+    renewed: dict[nn.Parameter, nn.Parameter] = {}
     for part in module.modules():
         for name, old in part._parameters.items():
             if old is not None:
                 new = nn.Parameter(old.data, old.requires_grad)
-                part._parameters[name] = fresh.setdefault(old, new)
+                part._parameters[name] = renewed.setdefault(old, new)
 
 
 DeviceAndDtype = tuple[torch.device, torch.dtype]
@@ -384,7 +384,7 @@ def _device_and_dtype(module: nn.Module) -> DeviceAndDtype | None:
 
 
 def _move_constants(module: fx.GraphModule, old: DeviceAndDtype, new: DeviceAndDtype) -> None:
-    """Let tensors that the graph makes or casts (ranges, masks) follow the weights."""
+    """Change device and dtype where nodes of the graph create or cast tensors (ranges, masks)."""
 
     def moved(value: Any) -> Any:
         if isinstance(value, torch.device):

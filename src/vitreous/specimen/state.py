@@ -1,9 +1,8 @@
-"""Leave a model exactly as it was: attributes, hooks, buffers, gradients, modes and random numbers.
+"""Restore a model's attributes, hooks, buffers, gradients, modes, and random state after using it.
 
-Some models keep tensors or counters on themselves as they run, and `torch.export` itself replaces
-containers and installs hooks. So everything that can be reached from the modules is recorded first
-and put back afterwards, in place: an object that somebody else holds too is the same object with
-the same content.
+Some models store tensors or counters on themselves when they run, and `torch.export` replaces
+containers and installs hooks. So everything that can be reached from the modules is recorded before
+and restored in place afterwards: objects keep their identity, in case other code refers to them.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 FOREIGN = ("torch.", "numpy.", "logging", "threading", "builtins")
-"""Packages whose objects are not opened, other than modules and containers."""
+"""Packages whose objects are not inspected, except for modules and containers."""
 LEAVES = (
     str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, torch.dtype,
     torch.device, types.BuiltinFunctionType, types.CodeType, torch.Generator, torch.Size,
 )  # fmt: skip
-"""Values that hold nothing that could change."""
+"""Types of values that cannot change."""
 MOST_OBJECTS = 100_000
 MOST_BYTES = 1 << 28
-"""Limit for other tensors than weights: a model may hold on to a whole dataset."""
+"""Limit for saving tensors other than weights: a model may refer to a whole dataset."""
 
 
 class SavingParameters(TorchDispatchMode):
-    """Runs a model and copies a parameter just before an operation writes to it.
+    """Runs a model and saves a copy of each parameter just before an operation writes to it.
 
-    Parameters are most of a model, so they are not copied beforehand.
+    Copying all parameters beforehand would double the memory of the model.
     """
 
     supports_higher_order_operators = True
@@ -52,17 +51,17 @@ class SavingParameters(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         schema = getattr(func, "_schema", None)
         if schema is not None and schema.is_mutable:
-            given = dict(zip((a.name for a in schema.arguments), args, strict=False))
-            given |= kwargs or {}
+            values = dict(zip((a.name for a in schema.arguments), args, strict=False))
+            values |= kwargs or {}
             for argument in schema.arguments:
                 written = argument.alias_info is not None and argument.alias_info.is_write
-                value = given.get(argument.name)
+                value = values.get(argument.name)
                 if written and isinstance(value, Tensor):
                     self._save(value.untyped_storage()._cdata)
         return func(*args, **(kwargs or {}))
 
     def run(self, model: nn.Module, images: Tensor) -> Any:
-        """The model's output; unwatched where a compiled function allows no mode."""
+        """The model's output; runs unwatched if a compiled function rejects dispatch modes."""
         try:
             with self:
                 return model(images)
@@ -78,7 +77,7 @@ class SavingParameters(TorchDispatchMode):
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """No collection runs inside: it would walk all objects of torch, too, which takes 0.25 s."""
+    """Disable garbage collection: traversing all objects of torch would take 0.25 s."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -90,10 +89,10 @@ def no_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def no_logging() -> Iterator[None]:
-    """Nobody logs anything inside.
+    """Disable all logging.
 
-    Each switch makes all loggers forget what they know, thousands with Hugging Face's; inside
-    another such block nothing is switched.
+    Each switch clears the caches of all loggers, thousands with Hugging Face's, so nested blocks
+    do not switch.
     """
     before = logging.root.manager.disable
     if before < logging.CRITICAL:
@@ -107,34 +106,34 @@ def no_logging() -> Iterator[None]:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[SavingParameters]:
-    """Evaluation mode inside; afterwards model and random numbers are as before.
+    """Put a model into evaluation mode; afterwards restore it and the random state.
 
     Run the model with `with undisturbed(model) as saving: saving.run(model, images)`, so that
-    parameters it writes to are put back too.
+    parameters that it writes to are restored too.
     """
-    before = _Snapshot(model)
-    numbers = random.getstate(), np.random.get_state()  # noqa: NPY002
-    fast = torch.backends.mha.get_fastpath_enabled()
+    snapshot = _Snapshot(model)
+    random_states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    fastpath = torch.backends.mha.get_fastpath_enabled()
     with torch.random.fork_rng(), warnings.catch_warnings(), no_logging():
         warnings.simplefilter("ignore")
         try:
             torch.backends.mha.set_fastpath_enabled(False)  # its kernel would hide the attention
-            for module in before.modules:
+            for module in snapshot.modules:
                 module.training = False
-            yield before.saving
+            yield snapshot.saving
         finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
-            random.setstate(numbers[0])
-            np.random.set_state(numbers[1])  # noqa: NPY002
+            torch.backends.mha.set_fastpath_enabled(fastpath)
+            random.setstate(random_states[0])
+            np.random.set_state(random_states[1])  # noqa: NPY002
             try:
-                before.restore()
-            except KeyboardInterrupt:  # Ctrl-C in the middle of it: once more, from the start
-                before.restore()
+                snapshot.restore()
+            except KeyboardInterrupt:  # Ctrl-C interrupted restoring: start again
+                snapshot.restore()
                 raise
 
 
 class _Snapshot:
-    """What can be reached from a model, with the contents it has now."""
+    """All objects that can be reached from a model, with their present contents."""
 
     def __init__(self, model: nn.Module) -> None:
         self.modules = list(model.modules())
@@ -146,15 +145,15 @@ class _Snapshot:
         self.contents: list[tuple[Any, Any]] = []
         self.tensors: list[_SavedTensor] = []
         self.classes: list[tuple[type, dict[str, Any]]] = []
-        self.waiting: list[Any] = list(reversed(self.modules))
-        while self.waiting:
-            self._note(self.waiting.pop())
+        self.queue: list[Any] = list(reversed(self.modules))
+        while self.queue:
+            self._note(self.queue.pop())
         self._note_classes()
-        while self.waiting:
-            self._note(self.waiting.pop())
+        while self.queue:
+            self._note(self.queue.pop())
 
     def _note(self, value: Any) -> None:
-        """Record one value; what it holds waits to be recorded in turn."""
+        """Record one value, and queue the values it contains."""
         if isinstance(value, LEAVES) or id(value) in self.visited:
             return
         if len(self.visited) > MOST_OBJECTS:
@@ -163,32 +162,32 @@ class _Snapshot:
         if isinstance(value, Tensor):
             self._note_tensor(value)
         elif isinstance(value, (tuple, frozenset)):
-            self.waiting.extend(value)
+            self.queue.extend(value)
         elif isinstance(value, dict):
-            self._keep(value, dict(value), value.values())
+            self._record(value, dict(value), value.values())
         elif isinstance(value, (list, set, deque)):
-            self._keep(value, list(value), value)
+            self._record(value, list(value), value)
         elif isinstance(value, np.ndarray):
-            self._keep(value, value.copy(), ())
+            self._record(value, value.copy(), ())
         elif isinstance(value, types.FunctionType):
-            self.waiting.extend(value.__closure__ or ())
+            self.queue.extend(value.__closure__ or ())
         elif isinstance(value, types.CellType):
             self._note_cell(value)
         elif isinstance(value, types.MethodType):
-            self.waiting += [value.__self__, value.__func__]
+            self.queue += [value.__self__, value.__func__]
         elif isinstance(value, functools.partial):
-            self.waiting += [value.func, value.args, value.keywords]
+            self.queue += [value.func, value.args, value.keywords]
         elif isinstance(value, nn.Module) or not type(value).__module__.startswith(FOREIGN):
             self._note_object(value)
 
-    def _keep(self, value: Any, content: Any, parts: Any) -> None:
-        """Record the content of a value, and its parts next."""
+    def _record(self, value: Any, content: Any, parts: Any) -> None:
+        """Record the content of a value, and queue its parts."""
         self.contents.append((value, content))
-        self.waiting.extend(parts)
+        self.queue.extend(parts)
 
     def _note_cell(self, cell: types.CellType) -> None:
         try:
-            self._keep(cell, cell.cell_contents, [cell.cell_contents])
+            self._record(cell, cell.cell_contents, [cell.cell_contents])
         except ValueError:  # an empty cell: a name that has no value yet
             return
 
@@ -196,12 +195,12 @@ class _Snapshot:
         slots = {name for kind in type(value).__mro__ for name in _slots(kind)}
         attributes = {name: getattr(value, name) for name in slots if hasattr(value, name)}
         if slots:
-            self._keep(value, attributes, attributes.values())
+            self._record(value, attributes, attributes.values())
         if isinstance(getattr(value, "__dict__", None), dict):
-            self.waiting.append(vars(value))
+            self.queue.append(vars(value))
 
     def _note_tensor(self, tensor: Tensor) -> None:
-        """Record gradient and flag, and the values unless `SavingParameters` watches them."""
+        """Record gradient, `requires_grad` and, unless `SavingParameters` does, the values."""
         data = tensor.detach()
         is_parameter, is_buffer = id(tensor) in self.parameters, id(tensor) in self.buffers
         if not is_parameter and not is_buffer:
@@ -212,49 +211,49 @@ class _Snapshot:
         self.tensors.append(_SavedTensor(tensor, data, copied, grad, tensor.requires_grad))
 
     def _note_classes(self) -> None:
-        """Attributes of the modules' classes that are no functions, such as counters and tables."""
+        """Record the data attributes of the modules' classes, such as counters and tables."""
         kinds = {kind for module in self.modules for kind in type(module).__mro__}
         for kind in kinds - set(nn.Module.__mro__):
             if not kind.__module__.startswith("torch."):
                 values = {name: v for name, v in vars(kind).items() if _is_data(name, v)}
                 self.classes.append((kind, values))
-                self.waiting.extend(values.values())
+                self.queue.extend(values.values())
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Restore everything."""
         for value, content in self.contents:
-            _refill(value, content)
+            _restore_content(value, content)
         for kind, values in self.classes:
-            now = {name for name, v in vars(kind).items() if _is_data(name, v)}
-            for name in now - set(values):
+            current = {name for name, v in vars(kind).items() if _is_data(name, v)}
+            for name in current - set(values):
                 delattr(kind, name)
             for name, value in values.items():
                 if vars(kind).get(name) is not value:
                     setattr(kind, name, value)
         for parameter, saved in self.saving.saved:
             parameter.copy_(saved)
-        for held in self.tensors:
-            held.restore()
+        for tensor in self.tensors:
+            tensor.restore()
 
 
 class _SavedTensor(NamedTuple):
-    """A tensor, its memory, and what it held."""
+    """A tensor, its memory, and its values, gradient and `requires_grad`."""
 
     tensor: Tensor
     data: Tensor
     copied: Tensor | None
     grad: Tensor | None
-    learns: bool
+    requires_grad: bool
 
     def restore(self) -> None:
-        """Put memory, values, gradient and flag back."""
+        """Restore memory, values, gradient and `requires_grad`."""
         tensor = self.tensor
         if tensor.data_ptr() != self.data.data_ptr() or tensor.shape != self.data.shape:
-            tensor.data = self.data  # `.data = …` gave it other memory
+            tensor.data = self.data  # the model assigned to `.data`
         if self.copied is not None and not _same_bits(self.data, self.copied):
             self.data.copy_(self.copied)
-        if tensor.is_leaf and tensor.requires_grad != self.learns:
-            tensor.requires_grad_(self.learns)
+        if tensor.is_leaf and tensor.requires_grad != self.requires_grad:
+            tensor.requires_grad_(self.requires_grad)
         if tensor.is_leaf and tensor.grad is not self.grad:
             tensor.grad = self.grad
 
@@ -273,8 +272,8 @@ def _is_data(name: str, value: Any) -> bool:
     return not name.startswith(("__", "_abc_")) and not is_code
 
 
-def _refill(value: Any, content: Any) -> None:
-    """Give a container, array, cell or object the content it had."""
+def _restore_content(value: Any, content: Any) -> None:
+    """Restore the content of a container, array, cell or object."""
     if isinstance(value, dict):
         if list(value) != list(content) or any(value[key] is not content[key] for key in content):
             value.clear()
@@ -291,11 +290,11 @@ def _refill(value: Any, content: Any) -> None:
     elif isinstance(value, types.CellType):
         value.cell_contents = content
     else:
-        _refill_slots(value, content)
+        _restore_content_slots(value, content)
 
 
-def _refill_slots(value: Any, content: dict[str, Any]) -> None:
-    """Give an object the attributes that it had in slots."""
+def _restore_content_slots(value: Any, content: dict[str, Any]) -> None:
+    """Restore the attributes that an object keeps in slots."""
     for name in {name for kind in type(value).__mro__ for name in _slots(kind)}:
         if name in content and getattr(value, name, None) is not content[name]:
             object.__setattr__(value, name, content[name])
@@ -303,6 +302,6 @@ def _refill_slots(value: Any, content: dict[str, Any]) -> None:
             object.__delattr__(value, name)
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    same = (one == other) | ((one != one) & (other != other))  # NaN is as it was too
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    same = (a == b) | ((a != a) & (b != b))  # NaN equals NaN here
     return bool(same.all())

@@ -1,4 +1,4 @@
-"""Position numbers: for every element of a tensor, which place of the image it belongs to.
+"""Position numbers: for every element of a tensor, the image position it belongs to.
 
 A number is `image * SPAN + position`. The position counts the cells of a grid in raster order, or
 is `PREFIX + j` for the j-th token that belongs to no cell (class, distillation, register, learned
@@ -24,7 +24,7 @@ NOWHERE = -1
 class Trace:
     """Position numbers for every element of a tensor, and the grid they count.
 
-    An element of an attention matrix belongs to two places, that of its query and that of its key:
+    An element of an attention matrix belongs to two positions, those of its query and its key:
     `across` holds the second.
     """
 
@@ -35,24 +35,24 @@ class Trace:
     across: Trace | None = None
 
     def like(self, ids: Tensor) -> Trace:
-        """Other numbers of the same grid, with no second ones."""
+        """A trace with other numbers of the same grid, and without `across`."""
         return Trace(ids, self.grid, self.prefix)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Trace:
-        """The same change made to both sets of numbers."""
+        """Apply a function to the numbers, and to those of `across`."""
         across = self.across.each(change) if self.across is not None else None
         return replace(self, ids=change(self.ids), across=across)
 
     @property
     def both(self) -> tuple[Trace, ...]:
-        """The one or two sets of numbers, each as a trace of its own."""
+        """The trace and its `across`, if any, as separate traces."""
         if self.across is None:
             return (self,)
         return replace(self, across=None), self.across
 
 
 def paired(traces: list[Trace]) -> Trace | None:
-    """The first trace, with the first other one that varies along a dimension where it does not."""
+    """The first trace, with the first other that varies along further dimensions as `across`."""
     if not traces:
         return None
     first = replace(traces[0], across=None)
@@ -64,7 +64,7 @@ def paired(traces: list[Trace]) -> Trace | None:
 
 
 def constant_along(ids: Tensor, dim: int) -> bool:
-    """Whether all elements along `dim` come from the same place; free where `dim` is expanded."""
+    """Whether positions do not vary along `dim`; takes no time if `dim` is expanded (stride 0)."""
     if ids.shape[dim] == 1 or ids.stride(dim) == 0:
         return True
     return bool((ids == ids.narrow(dim, 0, 1)).all())
@@ -72,12 +72,12 @@ def constant_along(ids: Tensor, dim: int) -> bool:
 
 def varying(ids: Tensor) -> set[int]:
     """The dimensions along which positions differ."""
-    few = compact(ids)
-    return {dim for dim in range(ids.ndim) if not constant_along(few, dim)}
+    distinct = compact(ids)
+    return {dim for dim in range(ids.ndim) if not constant_along(distinct, dim)}
 
 
 def compact(ids: Tensor) -> Tensor:
-    """The same numbers with size one along the dimensions that are merely expanded."""
+    """The same numbers with size one along expanded dimensions (stride 0)."""
     for dim in range(ids.ndim):
         ids = ids.narrow(dim, 0, 1) if ids.stride(dim) == 0 and ids.shape[dim] else ids
     return ids
@@ -89,12 +89,12 @@ def on_grid(trace: Trace | None) -> bool:
 
 
 def only_prefix(trace: Trace | None) -> bool:
-    """Whether only tokens without a place are left."""
+    """Whether there are only prefix tokens."""
     return trace is not None and not on_grid(trace)
 
 
 def image_trace(shape: tuple[int, ...]) -> Trace | None:
-    """The pixels of a batch of images; None for inputs of another rank."""
+    """The positions of the pixels of a batch of images; None for inputs of another rank."""
     if len(shape) != 4:
         return None
     batch, _, rows, columns = shape
@@ -110,14 +110,14 @@ def expandable(shape: torch.Size, into: tuple[int, ...]) -> bool:
 
 
 def in_raster_order(ids: Tensor) -> bool:
-    """Whether a plane of numbers runs row by row (padding aside), as in an image."""
+    """Whether a plane of numbers is in raster order, ignoring padding."""
     line = ids.flatten()
     line = line[line >= 0] % SPAN
     return bool((line[1:] > line[:-1]).all()) and bool((line < PREFIX).all())
 
 
 def strided(trace: Trace) -> Trace:
-    """The numbers after indexing: every second row is a grid of its own, a crop is not."""
+    """The numbers after indexing: regularly subsampled cells form a new grid, a crop does not."""
     ids = compact(trace.ids)
     position = ids % SPAN
     cells = position[(ids >= 0) & (position < PREFIX)]
@@ -135,9 +135,9 @@ def strided(trace: Trace) -> Trace:
 
 
 def merge_cells(trace: Trace, dim: int) -> Trace | None:
-    """Cells along `dim` merged into one each, in raster order; None if they form no grid.
+    """Merge the cells along `dim` into one; None if the merged cells do not form a grid.
 
-    Padding does not count.
+    Padding is ignored.
     """
     ids = compact(trace.ids)
     inside = ids >= 0
@@ -148,9 +148,9 @@ def merge_cells(trace: Trace, dim: int) -> Trace | None:
 
     def mean(line: Tensor) -> Tensor:
         average = (line * inside).sum(dim, keepdim=True).double() / count
-        return average.mul(720720).round()  # equal in spite of rounding
+        return average.mul(720720).round()  # so that rounding does not make equal means differ
 
-    def middle(line: Tensor) -> Tensor:  # for patches that the border of the image cuts off
+    def middle(line: Tensor) -> Tensor:  # for patches cropped at the border of the image
         low = torch.where(inside, line, PREFIX).amin(dim, keepdim=True)
         return low + torch.where(inside, line, 0).amax(dim, keepdim=True)
 
@@ -167,7 +167,7 @@ def merge_cells(trace: Trace, dim: int) -> Trace | None:
 
 
 def shrink_windows(trace: Trace, size: Grid) -> Trace | None:
-    """Windows (b * windows, c, rows, columns) made smaller to `size` by a factor.
+    """Downsample windows (b * windows, c, rows, columns) to `size` by an integer factor.
 
     None if the tensor does not hold windows, or the factor does not divide the grid.
     """
@@ -187,10 +187,9 @@ def shrink_windows(trace: Trace, size: Grid) -> Trace | None:
 
 
 def on_finest_grid(traces: list[Trace | None]) -> list[Trace | None]:
-    """Tokens of several grids that are put in one row: all on the finest grid.
+    """Prepare concatenated tokens of several grids: all get the finest grid.
 
-    Cells of the other grids become tokens without a place (RegionViT's regions, frequencies beside
-    patches).
+    Cells of the other grids become prefix tokens (RegionViT's regions, frequencies beside patches).
     """
     placed = [t for t in traces if t is not None and on_grid(t)]
     finest = max(placed, key=lambda t: t.grid[0] * t.grid[1], default=None)

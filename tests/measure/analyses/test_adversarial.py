@@ -37,7 +37,7 @@ def worst(pixels: Tensor, labels: Tensor, epsilon: float) -> Tensor:
 
 
 @pytest.mark.parametrize("attack", ["fgsm", "pgd"])
-def test_a_linear_model_meets_its_worst_case(attack: str) -> None:
+def test_attacks_find_the_worst_case_of_a_linear_model(attack: str) -> None:
     data = answered(TWO, 50, 8, 2)
     found = Adversarial((1, 4, 16), (attack,), steps=10)(TWO, data).table
     data = chosen(data)

@@ -78,7 +78,7 @@ def test_the_first_model_loses_what_it_should_and_all_get_the_same_noise(drop: f
     assert other.about["strength"] != strength
 
 
-def test_who_cannot_lose_so_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_cannot_lose_so_much_warns(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "vitreous"):
         BandNoise((0.5,), drop=1.0)(MODELS["one"], answered(MODELS["one"], 20, 16))
     assert "not 1.000" in caplog.text
@@ -96,7 +96,7 @@ def test_rings_are_equally_thick_and_drawn() -> None:
     ]  # zero frequency is column 8
 
 
-def test_rings_of_small_images_hold_two_waves_everywhere_and_not_now_one_and_now_two() -> None:
+def test_all_rings_of_small_images_have_two_waves() -> None:
     asked = BandNoise()
     rings = [asked._ring((32, 32), frequency) for frequency in asked.frequencies]
     assert [int(ring[16].sum()) for ring in rings] == [4] * 9  # on either side of zero, in row 16

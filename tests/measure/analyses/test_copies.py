@@ -55,7 +55,7 @@ def stacked(specimen: Any, copies: int) -> dict[str, Tensor]:
 
 @torch.no_grad()
 @pytest.mark.filterwarnings("error")
-def test_copies_side_by_side_are_the_copies_one_by_one() -> None:
+def test_copies_in_parallel_equal_copies_one_by_one() -> None:
     specimen = vitreous.open(Mixing(), image=32)
     moved, images = stacked(specimen, 3), torch.randn(4, 3, 32, 32)
     together = scores_at(with_stackable_attention(specimen), moved, images, 3)
@@ -106,7 +106,7 @@ def test_attention_of_copies_with_masks_of_any_shape(
 
 
 @torch.no_grad()
-def test_lean_layers_compute_the_same() -> None:
+def test_fused_linear_layers_compute_the_same() -> None:
     specimen, images = vitreous.open(Mixing(), image=32), torch.randn(4, 3, 32, 32)
     thrifty = with_fused_linear(specimen)
     torch.testing.assert_close(thrifty(images), specimen(images), rtol=1e-5, atol=1e-6)
@@ -122,7 +122,7 @@ def test_lean_layers_compute_the_same() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("pool", ["token", "avg"])
-def test_only_the_token_that_is_read_off_is_computed_to_the_end(pool: str) -> None:
+def test_only_the_class_token_is_computed_in_the_last_block(pool: str) -> None:
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     how = {

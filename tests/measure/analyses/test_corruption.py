@@ -77,7 +77,7 @@ def test_means_leave_the_extra_kinds_out_and_mce_is_relative_to_the_first() -> N
     assert extra["ce"] == pytest.approx(errors["two", "saturate"] / errors["one", "saturate"])
 
 
-def test_calibration_is_what_the_probe_says_of_the_corrupted_images() -> None:
+def test_calibration_equals_the_probe_on_corrupted_images() -> None:
     found, data = asked()
     shifted = replace(data, images=corrupt(data.images, "contrast", 5))
     probe = vitreous.inspect({"two": MODELS["two"]}, shifted, ["calibration"])["calibration"].table

@@ -48,7 +48,7 @@ def written(data: Dataset) -> Dataset:
     return replace(data, images=images)
 
 
-def test_who_reads_shapes_goes_by_shape_and_who_reads_textures_by_texture() -> None:
+def test_shape_and_texture_classifiers_have_shares_of_one_and_zero() -> None:
     data = written(vitreous.data.load("world:conflict", split="test", size=40))
     found = CueConflict()({"shape": Reader(0), "texture": Reader(1), "both": Reader(2)}, data)
     share = found.table[found.table["overall"]]
@@ -95,7 +95,7 @@ def test_answers_against_a_loop() -> None:
     assert row["value"] == pytest.approx(float(shape / (shape + texture)))
 
 
-def test_images_that_do_not_conflict_or_do_not_say_so() -> None:
+def test_images_without_conflicting_cues_are_refused() -> None:
     agree = vitreous.data.load("world:cues", split="test", size=10)
     colours = vitreous.data.load("world:colours", split="test", size=10)
     for data, words in (
@@ -109,7 +109,7 @@ def test_images_that_do_not_conflict_or_do_not_say_so() -> None:
         assert bool(words) == ("cue_conflict" in found.left_out)
 
 
-def test_who_learnt_other_classes_is_left_out() -> None:
+def test_models_with_other_classes_are_left_out() -> None:
     conflict = vitreous.data.load("world:conflict", split="test", size=10)
     found = vitreous.analyse("nano:vit", conflict, ["cue_conflict"])
     assert "are not among them" in found.left_out["cue_conflict"]["nano:vit"]

@@ -168,7 +168,7 @@ def test_units_named_by_hand_have_those_of_their_module() -> None:
     assert len(weights(specimen)) == len(dict(model.named_parameters()))
 
 
-def test_parts_that_are_not_there() -> None:
+def test_unknown_parts_are_refused() -> None:
     _, specimen, *_ = tiny()
     with pytest.raises(VitreousError, match="no part 'atention'"):
         weights(specimen, "atention")
@@ -180,7 +180,7 @@ def test_parts_that_are_not_there() -> None:
         weights(vitreous.open(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), image=8))
 
 
-def test_a_loss_that_is_not_finite_is_said() -> None:
+def test_a_loss_that_is_not_finite_is_an_error() -> None:
     _, specimen, images, labels = tiny()
     with pytest.raises(VitreousError, match="loss of VisionTransformer is not finite"):
         Hessian(specimen, weights(specimen), images[None] * torch.inf, labels[None], IMAGES)
@@ -219,7 +219,7 @@ def test_images_of_another_size_and_grey_models_are_augmented_too() -> None:
     )  # resized to whole levels
 
 
-def test_streams_and_recipes_that_are_not_there() -> None:
+def test_unknown_streams_and_recipes_are_refused() -> None:
     subject, data = (
         subjects("nano:vit")[0],
         vitreous.data.load("world:shapes", split="train", size=8),

@@ -29,7 +29,7 @@ def given() -> dict[str, Tensor]:
 LEFT = {"head.bias", "pos_embed", "relative_position_bias_table", "cls_token"}
 
 
-def test_every_filter_is_as_long_as_that_of_the_weights() -> None:
+def test_every_filter_has_the_norm_of_the_same_filter_of_the_weights() -> None:
     found = random_direction("random", given(), LEFT, 0, 0)
     assert set(found) == {"conv.weight", "head.weight"}
     for name, moved in found.items():

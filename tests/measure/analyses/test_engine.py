@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import vitreous
 from vitreous.errors import VitreousError, VitreousWarning
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.selection import choose_analyses
 from vitreous.measure.subject import Subject
@@ -45,11 +45,11 @@ class Brightness(Analysis):
 
         yield one
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows = [
-            {"model": each.name, "factor": piece, "value": float(numbers["sum"])}
-            for each in asked
-            for piece, numbers in found[each.name].items()
+            {"model": subject.name, "factor": piece, "value": float(numbers["sum"])}
+            for subject in subjects
+            for piece, numbers in computed[subject.name].items()
         ]
         columns = (
             Column("model", "category", "…"),
@@ -75,7 +75,7 @@ def data(count: int = 12) -> Any:
     return vitreous.data.load("world:shapes", split="test", size=count)
 
 
-def test_one_question_called_by_itself_equals_the_same_asked_by_name() -> None:
+def test_calling_an_analysis_equals_running_it_by_name() -> None:
     torch.manual_seed(0)
     model = Tiny()
     found = Brightness()(model, data(), image=32)
@@ -89,13 +89,13 @@ def test_one_question_called_by_itself_equals_the_same_asked_by_name() -> None:
     assert found.about["data"]["images"] == 12
 
 
-def test_random_models_are_refused_and_told_why() -> None:
+def test_models_with_random_outputs_are_refused_with_the_reason() -> None:
     refused = pytest.raises(VitreousError, match=r"different outputs for the same images.*rand")
     with pytest.warns(VitreousWarning, match="draws random numbers"), refused:
         Brightness()(Tiny(noise=0.5), data(), image=32)
 
 
-def test_memory_that_does_not_suffice_halves_the_batch(caplog: pytest.LogCaptureFixture) -> None:
+def test_out_of_memory_halves_the_batch(caplog: pytest.LogCaptureFixture) -> None:
     class Hungry(Brightness):
         @contextmanager
         def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
@@ -118,14 +118,14 @@ def test_memory_that_does_not_suffice_halves_the_batch(caplog: pytest.LogCapture
     )
 
 
-def test_pieces_of_another_question_are_not_taken(tmp_path: Path) -> None:
+def test_pieces_of_other_options_are_not_reused(tmp_path: Path) -> None:
     model = Tiny()
     Brightness()(model, data(), image=32, keep=tmp_path)
     with pytest.raises(VitreousError, match=r"another run: .*factors"):
         Brightness(factors=(1, 2))(model, data(), image=32, keep=tmp_path)
 
 
-def test_what_cannot_be_asked_says_so() -> None:
+def test_unsuited_models_have_a_reason() -> None:
     found = vitreous.analyse(
         nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)), data(), [Brightness()], image=32
     )

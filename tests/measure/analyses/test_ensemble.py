@@ -74,7 +74,7 @@ def test_accuracy_nll_brier_ece_and_disagreement_against_others() -> None:
     assert found["pair"].sum() == 9
 
 
-def test_diversity_has_its_ends_where_it_should() -> None:
+def test_diversity_of_equal_and_of_opposite_members() -> None:
     sure = torch.eye(2, dtype=torch.float64).clamp(min=1e-300).log()
     apart = {"a": sure, "b": sure.flip(0)}
     assert ensemble_diversity(apart).tolist() == pytest.approx([log(2)] * 2)
@@ -86,7 +86,7 @@ def test_diversity_has_its_ends_where_it_should() -> None:
     assert same["disagreement"].max() == 0
 
 
-def test_others_join_in_wherever_they_are_named(tmp_path: Path) -> None:
+def test_members_as_models_or_as_others_give_the_same_ensemble(tmp_path: Path) -> None:
     names = ["nano:vit", "nano:vit@warmup", "nano:vit@initial"]
     given = Ensemble()(names, shapes(20))
     named = Ensemble(others=tuple(names[1:]))(names[0], shapes(20), keep=tmp_path)
@@ -95,7 +95,7 @@ def test_others_join_in_wherever_they_are_named(tmp_path: Path) -> None:
     assert len(list((tmp_path / "ensemble").glob("piece-*"))) == 3
 
 
-def test_who_cannot_join_is_left_out_and_who_is_alone_is_told() -> None:
+def test_unsuitable_members_are_left_out_and_a_single_one_is_refused() -> None:
     found = vitreous.analyse(
         {"a": Linear(), "b": Linear(3), "c": Linear(seed=2)}, data(), ["ensemble"]
     )

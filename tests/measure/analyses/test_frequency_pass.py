@@ -32,7 +32,7 @@ def fastest() -> Tensor:
     return torch.maximum(step[:, None], step)
 
 
-def test_filters_keep_their_waves_and_together_everything() -> None:
+def test_low_pass_and_high_pass_sum_to_the_image() -> None:
     (subject,) = subjects(MODEL)
     data = answered(MODEL, 6, 16)
     batch = Batch(torch.arange(6), data.images, data.labels)

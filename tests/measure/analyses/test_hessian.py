@@ -62,7 +62,7 @@ def measure(result: Any, name: str) -> Any:
 def dense(number: int, decay: float = 0.0) -> np.ndarray:
     """Of one batch, by torch."""
     model = Small().double()
-    subject = subjects(model, image=32)[0].shown(data())
+    subject = subjects(model, image=32)[0].for_dataset(data())
     rows = class_balanced_order(data().labels.numpy(), 0)[number * SIZE : (number + 1) * SIZE]
     images, labels = subject.prepare(data().images[rows]), data().labels[rows]
     named = {name: value.detach() for name, value in model.named_parameters()}
@@ -107,7 +107,7 @@ def test_weight_decay_shifts_every_eigenvalue() -> None:
     assert (expected > 0).all()
 
 
-def test_the_stream_is_said_and_matters() -> None:
+def test_the_stream_is_recorded_and_matters() -> None:
     clean, augmented = (asked(stream=stream) for stream in ("clean", "augmented"))
     assert [each.about["options"]["stream"] for each in (clean, augmented)] == [
         "clean",
@@ -150,7 +150,7 @@ def test_a_single_batch_has_an_interval_of_its_trace_over_draws() -> None:
     assert np.isnan(measure(found, "largest")["low"])
 
 
-def test_what_could_not_be_verified_is_counted() -> None:
+def test_eigenvalues_that_could_not_be_verified_are_counted() -> None:
     assert asked(top=3).about["unconverged"] == {"Small": 0}
     few = asked(top=3, most=4, tolerance=0.9)
     assert (
@@ -184,7 +184,7 @@ def test_intervals_are_over_batches() -> None:
 
 def head_trace(model: Small, images: Dataset) -> float:
     """Of the head alone the Hessian is known: that of softmax, times features."""
-    shown = subjects(model, image=32)[0].shown(images).prepare(images.images)
+    shown = subjects(model, image=32)[0].for_dataset(images).prepare(images.images)
     with torch.no_grad():
         features = F.gelu(model.hidden(F.adaptive_avg_pool2d(shown, 2).flatten(1)))
         p = model.head(features).softmax(1)
@@ -201,7 +201,7 @@ def test_trace_is_that_of_the_model_on_average() -> None:
     assert measure(found, "NEP")["value"] == 0  # convex in the head
 
 
-def test_what_does_not_converge_says_so() -> None:
+def test_eigenvalues_that_do_not_converge_are_counted() -> None:
     found = asked(most=5)
     assert found.about["unconverged"]["Small"] > 0
     table = found.table[found.table["measure"] == "eigenvalue"]

@@ -89,7 +89,7 @@ def test_stops_as_soon_as_the_residuals_allow() -> None:
     assert counts == sorted(set(counts))
 
 
-def test_maps_beside_each_other_are_as_if_alone() -> None:
+def test_maps_in_parallel_equal_single_maps() -> None:
     maps = torch.stack([indefinite(), matrix(torch.linspace(-1, 1.5, 200).double(), seed=3)])
     begin = start(2, 200)
     together = extreme(lambda v: torch.einsum("gij,gj->gi", maps, v), begin, 4, every=4)
@@ -117,7 +117,7 @@ def test_small_and_degenerate_maps(values: list[float], k: int, expected: list[f
     np.testing.assert_allclose(found.values, expected, atol=1e-9)
 
 
-def test_goes_on_where_nothing_is_left_of_the_start() -> None:
+def test_an_invariant_start_is_continued_by_a_random_vector() -> None:
     """Every vector is an eigenvector of a multiple of the identity, exactly."""
     found = extreme(lambda v: 2 * v, torch.sign(start(2, 16)), 3)
     for each in found:
@@ -202,7 +202,7 @@ def test_a_search_that_may_have_missed_one_says_so() -> None:
     assert not loose.verified
 
 
-def test_what_is_put_in_has_its_own_residual_and_stands_at_right_angles() -> None:
+def test_added_eigenvectors_have_their_residual_and_are_orthogonal() -> None:
     """Seven eigenvalues of 5: one start sees one of them, and the others come one by one."""
     h = matrix(torch.tensor([5.0] * 7 + [0.1 * i for i in range(40)], dtype=torch.float64))
     found = extreme(lambda v: v @ h, start(1, 47), 6, tolerance=1e-8, vectors=True)[0]
@@ -258,7 +258,7 @@ def test_a_start_within_an_invariant_space_is_left_for_another(scale: float) -> 
 
 
 @pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-13), (torch.float32, 1e-6)])
-def test_only_rounding_is_taken_for_nothing(dtype: torch.dtype, rounding: float) -> None:
+def test_only_rounding_counts_as_an_invariant_space(dtype: torch.dtype, rounding: float) -> None:
     run = _Run(start(2, 10, dtype), 5)
     run.step(lambda v: 3 * v)
     run.rest = torch.tensor([2 * rounding, 4 * rounding], dtype=dtype)
@@ -293,7 +293,7 @@ def test_traces_are_unbiased_and_the_top_adds_no_spread() -> None:
     assert np.std(plain) > 5 * found.trace.std()
 
 
-def test_the_interval_of_a_trace_over_draws_holds_it_as_often_as_it_says() -> None:
+def test_the_interval_of_a_trace_has_its_nominal_coverage() -> None:
     """400 searches of eight draws each; the top is found from other starts, so that what is left
     differs as well."""
     values = torch.cat([torch.tensor([30.0, -20.0]), torch.linspace(-1, 1.2, 58)]).double()

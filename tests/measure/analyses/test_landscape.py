@@ -58,7 +58,7 @@ def data(count: int = COUNT) -> Dataset:
 
 
 def opened(model: nn.Module) -> Subject:
-    return subjects(model, image=32, device=torch.device("cpu"))[0].shown(data())
+    return subjects(model, image=32, device=torch.device("cpu"))[0].for_dataset(data())
 
 
 def bench(subject: Subject) -> Bench:
@@ -218,7 +218,7 @@ def test_rings_and_statistics_of_table_c5() -> None:
     assert counts.to_dict() == {"first": 5, "second": 5}
 
 
-def test_points_that_are_not_finite_are_counted_and_left_blank() -> None:
+def test_points_with_infinite_loss_are_nan_and_counted() -> None:
     class Overflowing(Small):
         def forward(self, images: Tensor) -> Tensor:
             length = self.head.weight.square().sum()
@@ -272,7 +272,7 @@ def test_interrupted_in_the_middle_of_a_grid(
     assert again == asked(model)
 
 
-def test_memory_that_does_not_suffice_takes_fewer_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_reduces_the_number_of_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
     def greedy(

@@ -75,7 +75,7 @@ def compared(
     )  # of the difference
 
 
-def test_a_unit_taken_out_is_a_branch_that_adds_nothing() -> None:
+def test_a_removed_unit_equals_a_branch_of_zeros() -> None:
     result = asked("units", "nano:vit")
     model: Any = copy.deepcopy(load_model("nano:vit"))
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_a_unit_taken_out_is_a_branch_that_adds_nothing() -> None:
     assert set(result.about["left_out"]["nano:vit"]) == {"patch_embed", "head"}
 
 
-def test_a_convolution_taken_out_is_the_identity() -> None:
+def test_a_removed_convolution_equals_the_identity() -> None:
     result = asked("convolutions", "nano:resnet")
     model: Any = copy.deepcopy(load_model("nano:resnet"))
     model.stages[0][1].convs[0] = nn.Identity()
@@ -121,7 +121,7 @@ def test_skips_removed() -> None:
 
 @torch.no_grad()
 def by_hand_of(model: nn.Module) -> Tensor:
-    subject = subjects({"net": model}, image=32)[0].shown(chosen())
+    subject = subjects({"net": model}, image=32)[0].for_dataset(chosen())
     scores = model(subject.prepare(chosen().images)).double()
     return scores.logsumexp(1) - scores[torch.arange(IMAGES), chosen().labels]
 

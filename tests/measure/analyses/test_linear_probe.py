@@ -68,7 +68,7 @@ def test_ridge_from_parts_equals_scikit_learn(width: int, offset: float) -> None
         assert probe.penalty == pytest.approx(penalty * eigenvalues.mean(), rel=1e-6)
 
 
-def test_large_offsets_cost_no_digits_in_single_precision() -> None:
+def test_large_offsets_do_not_reduce_precision_in_float32() -> None:
     features, targets = drawn(200, 8)
     far = join_moments(
         [
@@ -104,7 +104,7 @@ def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
     assert len(set(chosen)) > 1
 
 
-def test_the_whole_question_equals_scikit_learn_on_kept_features() -> None:
+def test_the_analysis_equals_scikit_learn_on_stored_features() -> None:
     """One unit of a real model, in float64: features kept, fitted by scikit-learn with the penalty
     that was chosen."""
     linear_model = import_module("sklearn.linear_model")
@@ -229,13 +229,13 @@ def test_positions_in_several_pieces_and_of_models_that_have_no_such_unit(
 
 def test_maps_are_drawn_of_few_units_spread_over_the_depth() -> None:
     (subject,) = subjects({"vit": opened("nano:vit")})
-    drawn = LinearProbe(positions=("*",))._drawn(subject)
+    drawn = LinearProbe(positions=("*",))._units_with_map(subject)
     apart = [
         unit for unit in subject.specimen.units if unit.grid is not None and unit.kind != "head"
     ]
     assert len(drawn) == 6 < len(apart)
     assert {apart[0], apart[-1]} <= set(drawn)
-    assert LinearProbe()._drawn(subject) == []
+    assert LinearProbe()._units_with_map(subject) == []
 
 
 def test_logistic_probes_are_scikit_learns() -> None:
@@ -256,7 +256,7 @@ def test_logistic_probes_are_scikit_learns() -> None:
         np.testing.assert_allclose(shares.numpy(), other.predict_proba(scaled.numpy()), atol=1e-6)
 
 
-def test_logistic_asked_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logistic_probes_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     question = LinearProbe(shots=(), tokens=("class token",), method="logistic")
     sets = {"train": data("train", 100), "test": data("test", 40)}
     table = question({"vit": opened("nano:vit")}, sets).table
@@ -267,7 +267,9 @@ def test_logistic_asked_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         question({"vit": opened("nano:vit")}, sets)
 
 
-def test_groups_of_units_give_what_all_together_give(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_units_give_the_result_of_all_units_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     question, sets = LinearProbe(shots=(1,)), {"train": data("train", 60), "test": data("test", 24)}
     together = question({"vit": opened("nano:vit")}, sets).table
     monkeypatch.setattr(fitting, "MEMORY", 8 * 3 * 96 * 106 * 13)

@@ -57,7 +57,7 @@ def exact(model: Dropping, images: Tensor, rate: float) -> Tensor:
 
 
 @torch.no_grad()
-def test_many_passes_come_to_the_mean_over_all_masks() -> None:
+def test_many_passes_converge_to_the_mean_over_all_masks() -> None:
     model = Dropping(0.4).eval()
     data = chosen(answered(model))
     table = McDropout((1, 800))(model, data).table
@@ -128,7 +128,7 @@ FAMILIES: dict[str, tuple[Callable[[float], nn.Module], int, set[str]]] = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_draws_is_found_and_all_else_stays_as_in_evaluation(family: str) -> None:
+def test_dropout_sites_are_found_and_all_else_stays_in_evaluation_mode(family: str) -> None:
     make, image, wanted = FAMILIES[family]
     torch.manual_seed(0)
     model = make(0.5).train()
@@ -178,7 +178,7 @@ def test_the_model_and_the_random_numbers_of_others_are_untouched(
     untouched(model, before)
 
 
-def test_pieces_of_another_rate_are_not_taken(tmp_path: Path) -> None:
+def test_pieces_of_another_rate_are_not_reused(tmp_path: Path) -> None:
     low, high = Dropping(0.1), Dropping(0.5)
     high.load_state_dict(low.state_dict())
     first = McDropout((4,))(low, noise(), keep=tmp_path).table

@@ -23,7 +23,7 @@ def batch(count: int = 30, first: int = 0, seed: int = 0) -> Batch:
 
 
 @pytest.mark.parametrize("grid", [1, 3, 4, 16])
-def test_as_many_whole_patches_are_masked_as_was_asked_for(grid: int) -> None:
+def test_the_requested_number_of_patches_is_masked(grid: int) -> None:
     def at(cell: int) -> list[int]:
         return [place for place in range(16) if place * grid // 16 == cell]
 
@@ -39,7 +39,7 @@ def test_as_many_whole_patches_are_masked_as_was_asked_for(grid: int) -> None:
             assert sum(True in patch for patch in patches) == round(share * grid * grid)
 
 
-def test_masks_are_nested_belong_to_images_and_every_patch_has_its_turn() -> None:
+def test_masks_are_nested_and_depend_on_the_image_and_cover_every_patch() -> None:
     few, many = (patch_masks(4, share, (8, 8), batch(400), CPU) for share in (0.25, 0.75))
     assert bool((many | ~few).all())
     assert torch.equal(patch_masks(4, 0.25, (8, 8), batch(10, 5), CPU), few[5:15])
@@ -63,7 +63,7 @@ def test_answers_against_a_loop() -> None:
         assert found[found["share"] == share]["value"].iloc[0] == pytest.approx(right)
 
 
-def test_an_image_that_is_masked_altogether_says_nothing() -> None:
+def test_fully_masked_images_get_one_constant_prediction() -> None:
     model = Linear()
     found = Occlusion((2,), (1.0,))(model, answered(model)).table
     data = chosen(answered(model))

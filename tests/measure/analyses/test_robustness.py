@@ -52,7 +52,7 @@ def asked(model: Any, data: Any, **how: Any) -> vitreous.Inspection:
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
-def test_every_family_answers_everything_and_keeps_its_weights(family: str) -> None:
+def test_every_analysis_runs_on_every_family_and_keeps_its_weights(family: str) -> None:
     torch.manual_seed(0)
     model = FAMILIES[family]().eval()
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -80,7 +80,7 @@ class Grey(nn.Module):
         return scores
 
 
-def test_grey_models_are_asked_too() -> None:
+def test_grey_models_are_measured() -> None:
     found = asked(vitreous.open(Grey(), image=(1, 16, 16)), shapes(10))
     assert list(found) == list(NAMES)
     pictures = found["frequency_pass"].arrays["image"]
@@ -104,6 +104,6 @@ def test_images_of_one_class_will_do_and_a_set_of_one_class_is_refused() -> None
     assert all("10 classes" in found.left_out[name]["model"] for name in NAMES)
 
 
-def test_without_labels_nothing_can_be_said() -> None:
+def test_without_labels_the_analyses_are_left_out() -> None:
     found = asked("nano:resnet", noise(5, 32, 0))
     assert all("no labels" in found.left_out[name]["model"] for name in NAMES)

@@ -197,7 +197,7 @@ def test_gradients_alone_are_the_models() -> None:
     torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
 
 
-def test_a_product_that_broke_off_leaves_nothing_behind() -> None:
+def test_an_interrupted_product_leaves_no_deferred_terms() -> None:
     specimen, images = (
         vitreous.open(small("timm vit"), image=16),
         torch.randn(1, 3, 3, 16, 16).double(),

@@ -93,7 +93,7 @@ def test_principal_components_are_scikit_learns() -> None:
     assert (places[-1] >= places[0]).all()
 
 
-def test_a_straight_way_has_one_component_and_no_angle() -> None:
+def test_a_straight_path_has_one_component_and_no_angle() -> None:
     start, step = np.zeros(5), np.arange(5.0)
     weights = np.stack([start + i * step for i in range(4)])
     away = weights - weights[-1]
@@ -110,7 +110,7 @@ def test_the_end_is_the_one_without_a_checkpoint_wherever_it_stands() -> None:
     assert table["distance"].iloc[-1] == 0
 
 
-def test_a_run_by_its_name_is_its_checkpoints_side_by_side() -> None:
+def test_a_run_by_name_equals_its_checkpoints_as_models() -> None:
     by_name = asked("nano:resnet")
     side_by_side = asked(["nano:resnet@initial", "nano:resnet@warmup", "nano:resnet"])
     np.testing.assert_allclose(
@@ -151,7 +151,7 @@ def test_weights_that_do_not_fit_into_memory_are_read_again(
 ) -> None:
     models = {f"line@{i}": Line(i) for i in range(3)}
     usual = asked(models)
-    monkeypatch.setattr(module, "KEPT", 0)
+    monkeypatch.setattr(module, "CACHE_SIZE", 0)
     assert asked(models).table.equals(usual.table)
 
 
@@ -163,7 +163,7 @@ def test_models_that_are_no_checkpoints_of_one_training() -> None:
         asked({"line@0": Line(0), "line@1": Line(1, width=6)})
 
 
-def test_what_cannot_be_asked_and_what_is_a_point() -> None:
+def test_unsuited_models_and_a_path_of_one_point() -> None:
     found = vitreous.analyse("nano:mixer", data(), [Trajectory()])
     assert "final weights only" in found.left_out["trajectory"]["nano:mixer"]
     alone = checkpoints(asked(Line(0)))

@@ -38,7 +38,7 @@ def test_against_scikit_learn() -> None:
         assert (rank(scores, labels) < top).double().mean().item() == pytest.approx(expected)
 
 
-def test_equal_scores_are_no_merit() -> None:
+def test_equal_scores_are_at_chance() -> None:
     """A dead model gives every class the same score; counting only what is higher would have it
     right always."""
     labels = torch.arange(10)
@@ -102,7 +102,7 @@ def test_classes_without_images_have_no_row() -> None:
         ("features", images(6), "Its output is not a score for each class."),
     ],
 )
-def test_models_that_cannot_be_marked(model: str, data: Any, sentence: str) -> None:
+def test_models_whose_predictions_have_no_labels(model: str, data: Any, sentence: str) -> None:
     given: Any = {
         "vit": vit,
         "features": lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3)),
@@ -113,7 +113,7 @@ def test_models_that_cannot_be_marked(model: str, data: Any, sentence: str) -> N
         ]
 
 
-def test_one_model_of_two_can_be_marked() -> None:
+def test_a_model_with_other_classes_is_left_out() -> None:
     data = replace(images(10), name="five")
     found = vitreous.inspect(
         {"five": vit(), "ten": "nano:resnet"}, data, ["accuracy"], device="cpu"
@@ -151,7 +151,7 @@ def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
     assert again.replicates == found.replicates
 
 
-def test_a_resampling_that_drew_no_image_says_nothing() -> None:
+def test_a_replicate_without_images_is_nan() -> None:
     data = vitreous.data.load("world:shapes", split="test", size=1)
     first, *kept = vitreous.inspect("nano:vit", data, ["accuracy"], device="cpu")[
         "accuracy"

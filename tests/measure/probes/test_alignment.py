@@ -18,8 +18,8 @@ from vitreous.measure.alignment import (
     centred_gram,
     doubled,
     full_precision,
-    own_hsic,
     ratio,
+    self_hsic,
     vectors,
     weighted_hsic,
 )
@@ -96,11 +96,11 @@ def test_hsic_itself() -> None:
         weights = torch.ones(1, 20).double()
         found = weighted_hsic(one, other, weights, estimator)
         np.testing.assert_allclose(found.item(), 20 * hsic_by_the_book(x, y, estimator), rtol=1e-10)
-        own = own_hsic(one, weights, estimator)
+        own = self_hsic(one, weights, estimator)
         np.testing.assert_allclose(own.item(), 20 * hsic_by_the_book(x, x, estimator), rtol=1e-10)
 
 
-def test_minibatches_accumulate_and_the_last_does_not_win() -> None:
+def test_minibatches_accumulate() -> None:
     x, y = related(40, 30, 30)
     np.testing.assert_allclose(
         cka([x, y], batch=10)[0, 1], cka_by_the_book(x, y, batch=10), atol=1e-6
@@ -143,7 +143,7 @@ def test_small_batches_do_not_matter_to_the_unbiased_one() -> None:
     assert abs(cka([x, y], "biased", batch=128)[0, 1] - full) > 0.05
 
 
-def test_a_common_offset_costs_no_digits() -> None:
+def test_a_common_offset_does_not_reduce_precision() -> None:
     """A peer's float32 is off by up to 0.6 here."""
     x, y = related(32, 300, 300)
     near, far = cka([x, y])[0, 1], cka([x + 1e3, y + 1e3, x + 1e3])
@@ -157,7 +157,7 @@ def test_a_common_offset_costs_no_digits() -> None:
 
 @pytest.mark.parametrize("way", [alignment._in_strips, alignment._at_once])
 @pytest.mark.parametrize("shape", [(5, 7), (9, 2500), (2, 3, 8, 1024), (6, 300_000)])
-def test_both_ways_to_a_gram_matrix(
+def test_both_implementations_of_gram_matrices(
     way: Callable[[Tensor], tuple[Tensor, Tensor]], shape: tuple[int, ...]
 ) -> None:
     features = torch.randn(shape) + 3
@@ -185,7 +185,7 @@ def test_half_precision_is_widened() -> None:
     np.testing.assert_allclose(cka(narrow), cka([z.float() for z in narrow]), atol=1e-12)
 
 
-def test_settings_of_the_process_stay() -> None:
+def test_precision_settings_are_restored() -> None:
     def fail() -> None:
         with full_precision():
             assert torch.backends.cuda.matmul.fp32_precision == "ieee"
@@ -206,10 +206,10 @@ def test_chosen_pairs_and_small_portions(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(
         weighted_hsic(grams, grams, weights, where=pairs), whole[:, pairs[0], pairs[1]]
     )
-    torch.testing.assert_close(own_hsic(grams, weights), torch.einsum("rii->ri", whole))
+    torch.testing.assert_close(self_hsic(grams, weights), torch.einsum("rii->ri", whole))
 
 
-def test_intervals_are_as_wide_as_answers_scatter() -> None:
+def test_intervals_match_the_spread_over_samples() -> None:
     """The spread of replicates of one sample against the spread over many samples."""
     mix = torch.randn(2, 6, 40)
 
@@ -244,9 +244,7 @@ def test_deviations_are_doubled() -> None:
     ("images", "minibatch", "noise"),
     [(64, 64, 1.0), (64, 64, 3.0), (128, 128, 0.3), (256, 64, 1.0)],
 )
-def test_intervals_hold_the_truth_as_often_as_they_say(
-    images: int, minibatch: int, noise: float
-) -> None:
+def test_intervals_have_their_nominal_coverage(images: int, minibatch: int, noise: float) -> None:
     """Features that are linear in four common numbers, and noise: |Σxy|² / (|Σxx| |Σyy|) is the CKA
     of all images that there could be. Also over several minibatches."""
     torch.manual_seed(images)
@@ -275,7 +273,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(
     assert abs(np.mean(values) - truth) < 0.02
 
 
-def test_a_shard_in_parts_is_a_whole_shard() -> None:
+def test_a_shard_in_parts_equals_the_full_shard() -> None:
     x = torch.randn(3, 10, 20)
     whole, parts = Grams("unbiased"), Grams("unbiased")
     whole.add("x", x, True)

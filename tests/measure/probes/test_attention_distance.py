@@ -55,7 +55,7 @@ def pair_distance(rows: int, columns: int) -> float:
         ),
     ],
 )
-def test_against_one_pair_at_a_time(
+def test_distances_equal_a_loop_over_pairs(
     queries: Tokens, keys: Tokens, prefix: int, grids: Any, renormalise: bool
 ) -> None:
     found = random_map(queries, keys, prefix, grids)
@@ -70,7 +70,7 @@ def test_against_one_pair_at_a_time(
 
 
 @pytest.mark.parametrize("name", ["plain", "class", "wide", "swin", "maxvit", "pvt", "neighbours"])
-def test_every_way_to_attend(name: str) -> None:
+def test_every_kind_of_attention(name: str) -> None:
     """Plain, with a class token, on 4x6 patches, in shifted windows, on MaxViT's grid, with PVT's
     reduced keys."""
     specimen = opened(name)
@@ -113,7 +113,7 @@ def test_class_token_both_ways() -> None:
         np.testing.assert_allclose(table["elsewhere"], 0.9, rtol=1e-5)
 
 
-def test_a_head_that_looks_at_the_class_token_only_has_no_distance() -> None:
+def test_a_head_that_attends_to_the_class_token_only_has_no_distance() -> None:
     matrix = torch.zeros(2, 17, 17)
     matrix[0, :, 0] = 1
     matrix[1] = 1 / 17
@@ -122,7 +122,7 @@ def test_a_head_that_looks_at_the_class_token_only_has_no_distance() -> None:
     assert table["n"].tolist() == [0, 2] * 2
 
 
-def test_shifted_windows_are_compared_with_the_pairs_they_may_see() -> None:
+def test_the_uniform_reference_of_shifted_windows_respects_the_mask() -> None:
     """Swin rolls the map: its last window holds pieces of all four corners, which do not attend to
     each other."""
     table = (
@@ -151,7 +151,7 @@ def test_grid_attention_reaches_across_the_image() -> None:
     assert grid == pytest.approx(8 * pair_distance(4, 4))
 
 
-def test_reduced_keys_lie_in_the_middle_of_what_they_stand_for() -> None:
+def test_reduced_keys_are_at_the_centre_of_their_patches() -> None:
     """PVT: 16x16 queries of 4 px, 2x2 keys of 32 px."""
     unit = attention_units(opened("pvt"))[0]
     found = seen(opened("pvt"), unit)
@@ -189,7 +189,7 @@ def test_fused_attention_equals_eager_attention() -> None:
         )
 
 
-def test_each_block_sees_its_own_input() -> None:
+def test_each_block_is_measured_on_its_own_input() -> None:
     """ConViT's logger gives the patch embedding to every block; here, what arrives there."""
     model = settled(Transformer(Block(Attention(unfused)), Block(Attention(unfused))))
     specimen = vitreous.open(model, image=16)
@@ -219,7 +219,7 @@ def test_heads_are_ranked_and_layers_averaged() -> None:
     assert (table["mean_low"] <= table["mean"]).all()
 
 
-def test_who_cannot_be_asked_says_why() -> None:
+def test_models_and_units_that_do_not_suit_have_reasons() -> None:
     cait = ask(opened("cait"), "attention_distance")
     assert cait.table["unit"].unique().tolist() == ["blocks.0.attn"]
     (left,) = cait.about["left_out"].values()
@@ -229,7 +229,7 @@ def test_who_cannot_be_asked_says_why() -> None:
         found["attention_distance"]
 
 
-def test_the_reference_is_drawn_where_it_is_one_number() -> None:
+def test_the_uniform_reference_is_drawn_if_it_is_one_number() -> None:
     plain, swin = (
         ask(opened(name), "attention_distance").views[0].references for name in ("plain", "swin")
     )

@@ -25,7 +25,7 @@ def test_against_scipy_with_zeros() -> None:
     np.testing.assert_allclose(found, wanted.mean((1, 3)), rtol=1e-10)
 
 
-def test_what_was_asked_last_is_not_confused_with_what_is_asked_now() -> None:
+def test_the_cache_of_the_last_attention_does_not_mix_up_units() -> None:
     tokens = [[0, 1, 2]]
     one, other = (random_map(tokens, tokens, 0, ((1, 3), (1, 3))) for _ in range(2))
     first = shared_cross_entropy(one)
@@ -39,7 +39,7 @@ def test_what_was_asked_last_is_not_confused_with_what_is_asked_now() -> None:
 
 
 @pytest.mark.parametrize("name", ["class", "swin", "pvt", "cait"])
-def test_every_way_to_attend(name: str) -> None:
+def test_every_kind_of_attention(name: str) -> None:
     table, observed = ask(opened(name), "attention_entropy").table, look(opened(name))
     for unit in attention_units(opened(name)):
         found = observed[unit].attention

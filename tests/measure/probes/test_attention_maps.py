@@ -16,7 +16,7 @@ from measure.probes.attending import ask, attention_units, look, opened, passing
 from measure.probes.noise import noise
 from vitreous.errors import VitreousError
 from vitreous.measure.pictures import block_grid, token_matrix, top_classes
-from vitreous.measure.probes.attention_maps import MARK, TILE, quantised, stacked, tile
+from vitreous.measure.probes.attention_maps import MARK, TILE, quantise, stacked, tile
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
 from vitreous.specimen.specimen import Specimen
@@ -82,12 +82,12 @@ def test_blocks_that_do_not_divide_the_grid() -> None:
 
 
 def test_levels_are_linear_to_the_largest_of_each_row() -> None:
-    levels, scale = quantised(np.array([[[[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]]]))
+    levels, scale = quantise(np.array([[[[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]]]))
     assert levels.tolist() == [[[[255, 128, 0], [0, 0, 0]]]]
     assert scale.tolist() == [[[0.5, 0.0]]]
 
 
-def test_a_budget_costs_images_first_and_heads_last() -> None:
+def test_a_small_budget_drops_images_first_and_heads_last() -> None:
     whole = 2 * 2 * 17**2  # layers, heads, pairs of tokens
     plenty, fewer, averaged = (
         ask(opened("class"), "attention_maps", 4, budget=budget)
@@ -160,7 +160,7 @@ def test_summaries_are_those_of_the_single_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("probe", ["attention_maps", "rollout"])
-def test_it_does_not_matter_how_images_come(probe: str) -> None:
+def test_results_do_not_depend_on_shards_and_batches(probe: str) -> None:
     def found(**how: Any) -> Result:
         return vitreous.inspect(opened("class"), noise(5), {probe: {"images": (4, 0, 1)}}, **how)[
             probe
@@ -187,14 +187,14 @@ def test_images_are_shown_as_they_are_and_large_ones_smaller() -> None:
     assert large.arrays["images"].shape == (1, 224, 224, 3)
 
 
-def test_images_that_do_not_pass_are_refused() -> None:
+def test_images_that_are_not_inspected_are_refused() -> None:
     with pytest.raises(
         VitreousError, match=r"None of the images 7, 9 is among the 3 that are inspected"
     ):
         ask(opened("class"), "attention_maps", 3, images=(7, 9))
 
 
-def test_a_tile_has_its_query_framed_and_is_bright_where_attention_is() -> None:
+def test_a_tile_frames_its_query_and_brightness_is_attention() -> None:
     matrix = np.full((1 + 6, 1 + 6), 1e-6)
     matrix[1 + 1 * 3 + 1, 1 + 2] = 1.0  # from the middle of 2x3 patches to the upper right one
     drawn = tile(matrix, (2, 3, 2, 3, 1))
@@ -261,7 +261,7 @@ def test_of_equal_scores_the_first_class_wins_and_the_label_has_its_rank() -> No
     assert top_classes(scores[:, :2], torch.tensor([-1, 1])).shape == (2, 6)
 
 
-def test_features_are_no_predictions() -> None:
+def test_a_model_without_classifier_has_no_predictions() -> None:
     torch.manual_seed(0)
     headless = vitreous.build("vit_ti/4", image=16, depth=1, heads=2, width=8, classes=0)
     assert vitreous.open(headless).units[-1].parameters == 0
@@ -277,7 +277,7 @@ def test_features_are_no_predictions() -> None:
     ("name", "tokens"),
     [("plain", [[], []]), ("class", [["class"]] * 2), ("cait", [[], ["class"], ["class"]])],
 )
-def test_tokens_without_a_place_have_names(name: str, tokens: list[list[str]]) -> None:
+def test_prefix_tokens_have_names(name: str, tokens: list[list[str]]) -> None:
     (units,) = ask(opened(name), "attention_maps", 2).about["maps"].values()
     assert [unit["tokens"] for unit in units.values()] == tokens
 

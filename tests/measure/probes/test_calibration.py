@@ -14,7 +14,13 @@ from torch import Tensor
 import vitreous
 from measure.looks import images, vit
 from vitreous.errors import VitreousError
-from vitreous.measure.probes.calibration import PARTS, binned, every_measure, measures, score_images
+from vitreous.measure.probes.calibration import (
+    PARTS,
+    bin_index,
+    every_measure,
+    measures,
+    score_images,
+)
 from vitreous.models.loading import load_model
 from vitreous.results import from_replicates, wilson
 
@@ -41,7 +47,7 @@ def ece_by_hand(confidence: Array, right: Array, bins: int = 10) -> tuple[float,
 
 
 def measured(found: dict[str, Tensor], bins: int = 10) -> dict[str, float]:
-    member = torch.nn.functional.one_hot(binned(found["confidence"], bins), bins)
+    member = torch.nn.functional.one_hot(bin_index(found["confidence"], bins), bins)
     sums = {part: (found[part][:, None] * member).sum(0).numpy() for part in PARTS}
     return {name: float(value) for name, value in measures(sums).items()}
 
@@ -91,7 +97,9 @@ def test_against_plain_loops_and_scikit_learn(sharpness: float) -> None:
 def test_confidence_of_exactly_0_and_1() -> None:
     """A bin that is open above loses confidences of 1, and a bin of their own splits the last one
     in two."""
-    assert binned(torch.tensor([0.0, 0.1, 0.0999, 0.9, 1.0], dtype=torch.float64), 10).tolist() == [
+    assert bin_index(
+        torch.tensor([0.0, 0.1, 0.0999, 0.9, 1.0], dtype=torch.float64), 10
+    ).tolist() == [
         0,
         1,
         0,
@@ -130,7 +138,7 @@ def test_scores_that_overflow_elsewhere() -> None:
 def test_untrained_is_exactly_at_chance() -> None:
     """Ten equal scores are a confidence of 0.1, which is the second bin's."""
     found = score_images(torch.zeros(3, 10), torch.tensor([0, 1, 2]))
-    assert binned(found["confidence"], 10).tolist() == [1, 1, 1]
+    assert bin_index(found["confidence"], 10).tolist() == [1, 1, 1]
 
 
 def test_accumulation_over_batches() -> None:

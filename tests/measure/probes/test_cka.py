@@ -87,7 +87,7 @@ def test_one_shard_is_full_batch() -> None:
         np.testing.assert_allclose(square(found, "vit", "vit"), want, atol=1e-5)
 
 
-def test_labels_in_firing_order() -> None:
+def test_layers_are_in_order_of_computation() -> None:
     """A peer's labels follow the modules' order of definition, its rows the order of execution."""
 
     class Backwards(nn.Module):
@@ -146,7 +146,7 @@ def test_finer_sites_in_order() -> None:
     assert row["value"].item() == pytest.approx(cka_by_the_book(hidden, after), abs=1e-6)
 
 
-def test_a_model_and_its_copy_are_alike() -> None:
+def test_cka_of_a_model_and_its_copy_is_one() -> None:
     model = vit()
     result = ask({"one": model, "other": copy.deepcopy(model)})
     np.testing.assert_allclose(np.diag(square(result, "one", "other")), 1, atol=1e-6)
@@ -177,7 +177,7 @@ def test_no_number_depends_on_how_images_are_divided(
 
 
 @pytest.mark.parametrize("batch", [24, 5])
-def test_copies_of_an_image_do_not_count(batch: int) -> None:
+def test_duplicate_images_are_left_out(batch: int) -> None:
     """Pairs of an image with its copy raise the unbiased estimate towards the biased one."""
     model, data = vit(), noise(24)
     twice = data.take(torch.tensor([*range(24), 3, 3, *range(10, 20)]))
@@ -237,7 +237,7 @@ def test_batches_accumulate() -> None:
     assert np.abs(whole.table["value"] - last.table["value"]).max() > 1e-3
 
 
-def test_constant_and_unfired_layers_are_said() -> None:
+def test_constant_and_missing_layers_are_reported() -> None:
     class Odd(nn.Module):
         """One block gives the same for all images, another is never used."""
 
@@ -269,7 +269,7 @@ def test_constant_and_unfired_layers_are_said() -> None:
     result.chart()
 
 
-def test_a_small_last_minibatch_is_left_out_and_said() -> None:
+def test_a_small_last_minibatch_is_left_out_and_reported() -> None:
     model, data = vit(), noise(19)
     result = ask({"m": model}, data, minibatch=8)
     assert result.about["images_left_out"] == 3

@@ -61,7 +61,7 @@ def test_a_lesion_saves_operations() -> None:
     assert whole - less == pytest.approx(2 * 2 * 2 * 17 * 8 * 16 / 1e9)
 
 
-def test_time_is_taken_once_and_of_the_model_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_original_model_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[tuple[type[nn.Module], int, bool]] = []
 
     def seconds(model: nn.Module, shown: Any, repeats: int) -> list[float]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import vitreous
 from measure.probes.noise import noise
 from specimen.toys import WIDTH, Block, Patches, Transformer, settled
-from vitreous.measure.probes.equivariance import apart, cells, whole_shift
+from vitreous.measure.probes.equivariance import relative_distance, shift_in_cells, smallest_shift
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
 
@@ -47,7 +47,7 @@ def ask(model: nn.Module, batch: int | None = None, **options: object) -> Result
     ]
 
 
-def test_convolutions_that_wrap_around_move_along() -> None:
+def test_circular_convolutions_are_equivariant() -> None:
     table = ask(Wrapped().eval()).table
     assert table["shift"].unique().tolist() == [2]
     assert table["moved"].dropna().unique().tolist() == [2, 1]
@@ -59,7 +59,7 @@ def test_convolutions_that_wrap_around_move_along() -> None:
     )  # noise that has moved has nothing to do with noise that has not
 
 
-def test_padding_breaks_it_and_pooling_does_not_help_that() -> None:
+def test_padding_breaks_equivariance_of_every_unit() -> None:
     table = ask(Wrapped("zeros").eval()).table
     assert (table["value"] > 0.01).all()
 
@@ -71,7 +71,7 @@ def test_without_pooling_the_output_is_not_invariant() -> None:
     assert pooled["value"] < 1e-5 < 0.1 < flat["value"]
 
 
-def test_a_transformer_moves_along_by_patches_until_it_is_told_where_they_are() -> None:
+def test_a_transformer_is_equivariant_to_patch_shifts_until_it_has_positions() -> None:
     bare = settled(Transformer(Block(), cls=False))
 
     class Placed(nn.Module):
@@ -110,21 +110,23 @@ def test_the_error_by_hand() -> None:
         assert table.loc[unit.name, "value"] == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_unrelated_maps_are_one_apart_and_offsets_do_not_matter() -> None:
+def test_unrelated_maps_have_distance_one_and_offsets_do_not_matter() -> None:
     one, other = torch.randn(2, 4, 64, 14, 14)
-    np.testing.assert_allclose(apart(one, other), 1, atol=0.02)
-    np.testing.assert_allclose(apart(one + 1e3, other + 1e3), 1, atol=0.02)
-    assert apart(one, one).tolist() == [0, 0, 0, 0]
+    np.testing.assert_allclose(relative_distance(one, other), 1, atol=0.02)
+    np.testing.assert_allclose(relative_distance(one + 1e3, other + 1e3), 1, atol=0.02)
+    assert relative_distance(one, one).tolist() == [0, 0, 0, 0]
     constant = torch.full((1, 2, 3, 3), 0.1)
-    assert apart(constant, constant).isnan().all()
+    assert relative_distance(constant, constant).isnan().all()
 
 
 def test_shifts_that_fit_no_grid_are_refused_not_rounded() -> None:
-    assert cells((14, 14), (224, 224), 16) == (1, 1)
-    assert cells((14, 14), (224, 224), 8) is None
-    assert cells((7, 14), (224, 224), 32) == (1, 2)
-    assert whole_shift([(56, 56), (28, 28), (7, 7)], (224, 224)) == 32
-    assert whole_shift([(14, 14), (27, 27)], (224, 224)) == 16  # 27 only moves with the whole image
+    assert shift_in_cells((14, 14), (224, 224), 16) == (1, 1)
+    assert shift_in_cells((14, 14), (224, 224), 8) is None
+    assert shift_in_cells((7, 14), (224, 224), 32) == (1, 2)
+    assert smallest_shift([(56, 56), (28, 28), (7, 7)], (224, 224)) == 32
+    assert (
+        smallest_shift([(14, 14), (27, 27)], (224, 224)) == 16
+    )  # 27 only moves with the whole image
     result = ask(Wrapped().eval(), shifts=(1,))
     assert result.table["moved"].dropna().tolist() == [1, 1]
     (reasons,) = result.about["left_out"].values()

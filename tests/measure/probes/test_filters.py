@@ -143,14 +143,14 @@ def test_pictures_show_the_components() -> None:
     ("tv vit", "conv_proj"), ("hf dinov2", "embeddings.patch_embeddings.projection"),
     ("convnext", "stem.0"),
 ])  # fmt: skip
-def test_the_first_filters_of_everybodys_models(name: str, path: str) -> None:
+def test_the_first_filters_of_models_of_other_libraries(name: str, path: str) -> None:
     model, specimen = zoo.opened(name)
     found = first_filters(specimen.module, 3)
     assert found is not None
     torch.testing.assert_close(found, model.get_parameter(f"{path}.weight").detach())
 
 
-def test_models_without_filters_are_told_why() -> None:
+def test_models_without_filters_have_a_reason() -> None:
     class Flat(nn.Module):
         def __init__(self) -> None:
             super().__init__()

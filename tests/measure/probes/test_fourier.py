@@ -104,7 +104,7 @@ def test_the_corner_is_a_chessboard() -> None:
     assert relative(board[None, None])[0, -1] < -10
 
 
-def test_an_impulse_has_all_frequencies_alike() -> None:
+def test_an_impulse_has_a_flat_spectrum() -> None:
     maps = torch.zeros(1, 1, 7, 7)
     maps[0, 0, 2, 5] = 3.0
     np.testing.assert_allclose(relative(maps), 0, atol=1e-6)

@@ -45,13 +45,13 @@ def test_padding_does_not_count() -> None:
     )
 
 
-def test_heads_that_are_alike_do_not_differ() -> None:
+def test_equal_heads_have_no_divergence() -> None:
     matrix = (torch.randn(17, 17) * 3).softmax(-1)
     table = ask(opened("class").with_attention("attention", matrix), "head_diversity").table
     np.testing.assert_allclose(table["value"], 0, atol=1e-5)
 
 
-def test_one_head_has_nobody_to_differ_from() -> None:
+def test_a_unit_with_one_head_has_no_divergence() -> None:
     found = ask(opened("pvt"), "head_diversity")
     assert found.table["unit"].tolist() == attention_units(opened("pvt"))[1:]
     assert list(found.about["left_out"].values()) == [

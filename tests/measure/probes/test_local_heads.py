@@ -26,7 +26,7 @@ from specimen.toys import (
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.probes import local_heads
-from vitreous.measure.probes.local_heads import LocalHeads, early_units, slid
+from vitreous.measure.probes.local_heads import LocalHeads, early_units, window_cka
 from vitreous.measure.subject import subjects
 
 
@@ -70,7 +70,7 @@ def inspect(models: dict[str, nn.Module], count: int = 24, **options: Any) -> In
     return vitreous.inspect(models, noise(count), {"local_heads": options}, image=16, **how)
 
 
-def test_by_the_book_and_the_local_head_first() -> None:
+def test_equals_the_definition_with_the_local_head_first() -> None:
     models, data = {"vit": vit(), "resnet": resnet()}, noise(24)
     table = inspect(models)["local_heads"].table
     assert list(table["heads"].unique()) == ["1", "0"]
@@ -101,7 +101,7 @@ def test_by_the_book_and_the_local_head_first() -> None:
         assert row["low"].item() < row["value"].item() < row["high"].item()
 
 
-def test_a_window_is_its_heads_side_by_side() -> None:
+def test_a_window_is_the_concatenation_of_its_heads() -> None:
     generator = np.random.default_rng(0)
     heads, other = (generator.standard_normal((12, count, 5)) for count in (3, 2))
 
@@ -111,7 +111,7 @@ def test_a_window_is_its_heads_side_by_side() -> None:
         return found
 
     one, two = (np.stack([gram(x[:, i]) for i in range(x.shape[1])]) for x in (heads, other))
-    found = slid(
+    found = window_cka(
         (one @ two.T)[None], (one @ one.T)[None], (two**2).sum(1)[None], [np.array([0, 2])]
     )[0, 0, 1]
     both, unit = gram(np.concatenate([heads[:, 0], heads[:, 2]], 1)), gram(other[:, 1])
@@ -157,7 +157,7 @@ def test_early_units_are_of_the_first_two_stages() -> None:
     assert early_units(transformer) == ()
 
 
-def test_what_is_missing_is_said() -> None:
+def test_missing_kinds_of_models_are_reported() -> None:
     alone = inspect({"vit": vit()}).left_out["local_heads"]
     assert alone == {
         "vit": "It takes a convolutional model without attention too, and none is inspected."

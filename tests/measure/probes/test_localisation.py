@@ -22,9 +22,9 @@ from vitreous.measure.probes import localisation
 from vitreous.measure.probes.localisation import (
     DRAWN,
     Localisation,
-    displaced,
     hit_rate,
     image_patches,
+    mean_by_displacement,
     token_contrast,
 )
 from vitreous.measure.subject import subjects
@@ -71,7 +71,7 @@ def test_indices_by_hand() -> None:
     moved = np.roll(own, 1, axis=2)
     assert hit_rate(moved, (3, 3)) == 0
     np.testing.assert_allclose(token_contrast(moved), 0.1 - (0.6 + 7 * 0.1) / 8)
-    around = displaced(own, (3, 3))[0]
+    around = mean_by_displacement(own, (3, 3))[0]
     assert around.shape == (5, 5)
     assert around[2, 2] == pytest.approx(0.6)
     np.testing.assert_allclose(np.delete(around.ravel(), 12), 0.1)
@@ -79,7 +79,7 @@ def test_indices_by_hand() -> None:
     own[0, :, 3] = np.nan  # a part of the image that is always the same
     assert hit_rate(own, (3, 3)) == 1
     np.testing.assert_allclose(token_contrast(own), 0.5)
-    assert np.isfinite(displaced(own, (3, 3))[0, 2, 2])
+    assert np.isfinite(mean_by_displacement(own, (3, 3))[0, 2, 2])
 
 
 def test_displacement_of_every_pair() -> None:
@@ -87,7 +87,7 @@ def test_displacement_of_every_pair() -> None:
     want = np.mean(
         [maps[0, 0, 4], maps[0, 1, 5]]
     )  # one down, one to the right, on two rows of three
-    assert displaced(maps, (2, 3))[0, 2, 3] == pytest.approx(want)
+    assert mean_by_displacement(maps, (2, 3))[0, 2, 3] == pytest.approx(want)
 
 
 def test_by_the_book() -> None:
@@ -107,7 +107,7 @@ def test_by_the_book() -> None:
         assert found == pytest.approx(want, abs=1e-5)
 
 
-def test_keeping_and_mixing_places() -> None:
+def test_models_that_keep_and_that_mix_positions() -> None:
     """A projection of each patch keeps its place; a convolutional net with large strides says
     little of any."""
     data = noise(64)
@@ -161,7 +161,7 @@ def test_minibatches_are_the_same_however_images_are_divided(
 
 
 @pytest.mark.parametrize("batch", [30, 7])
-def test_copies_of_an_image_do_not_count(batch: int) -> None:
+def test_duplicate_images_are_left_out(batch: int) -> None:
     data, model = noise(16), settled(Keeps())
     plain, found = ask(model, data), ask(model, data.take([*range(16), *[2] * 9, 5]), batch=batch)
     np.testing.assert_allclose(found.arrays["m"], plain.arrays["m"], atol=1e-5)

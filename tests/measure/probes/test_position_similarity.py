@@ -50,7 +50,7 @@ def bumps(distance: np.ndarray) -> np.ndarray:
     return found
 
 
-def test_embeddings_that_only_know_distance() -> None:
+def test_embeddings_that_depend_on_distance_only() -> None:
     down, across = (axis.flatten() for axis in places(6, 7))
     apart = np.hypot(down[:, None] - down, across[:, None] - across)
     found = indices(similarity(bumps(apart).reshape(6, 7, -1)))
@@ -59,7 +59,7 @@ def test_embeddings_that_only_know_distance() -> None:
     assert abs(found["column"]) < 0.05
 
 
-def test_embeddings_that_only_know_the_row() -> None:
+def test_embeddings_that_depend_on_the_row_only() -> None:
     down, across = (axis.flatten() for axis in places(5, 5))
     found = indices(similarity(np.eye(5)[down].reshape(5, 5, -1)))
     assert found["row"] == pytest.approx(1)
@@ -72,7 +72,7 @@ def test_embeddings_that_only_know_the_row() -> None:
     assert found["distance"] == pytest.approx(expected)
 
 
-def test_random_and_constant_embeddings_know_nothing() -> None:
+def test_random_embeddings_have_indices_near_zero_and_constant_ones_nan() -> None:
     found = indices(similarity(np.random.default_rng(0).normal(size=(8, 8, 512))))
     assert all(abs(value) < 0.1 for value in found.values())
     assert np.isnan(indices(similarity(np.ones((4, 4, 3))))["distance"])
@@ -108,7 +108,7 @@ def test_a_tile_shows_the_similarities_of_its_position() -> None:
         ("hf clip", "embeddings.position_embedding.weight", (4, 4, 32)),
     ],
 )  # fmt: skip
-def test_tables_are_found_in_everybodys_models(
+def test_tables_are_found_in_models_of_other_libraries(
     model: str, weights: str, shape: tuple[int, ...]
 ) -> None:
     found = tables(subject(model))
@@ -140,7 +140,7 @@ def test_our_own_kinds_of_positions() -> None:
     ("model", "why"),
     [("swin", "encodes offsets"), ("beit", "encodes offsets"), ("mixer", "has no table")],
 )
-def test_models_without_a_table_are_told_why(model: str, why: str) -> None:
+def test_models_without_a_table_have_a_reason(model: str, why: str) -> None:
     found = vitreous.inspect(subject(model).specimen, noise(2, 64), ["position_similarity"])
     (reason,) = found.left_out["position_similarity"].values()
     assert why in reason

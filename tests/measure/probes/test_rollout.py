@@ -13,7 +13,14 @@ import vitreous
 from measure.probes.attending import ask, attention_units, look, opened, random_map, seen
 from measure.probes.noise import noise
 from vitreous.errors import VitreousError
-from vitreous.measure.probes.rollout import coverage, covered, layer, lit, rolled, unrollable
+from vitreous.measure.probes.rollout import (
+    box_coverage,
+    coverage,
+    extend_rollout,
+    highlight,
+    layer,
+    unrollable,
+)
 
 OPTIONS: list[dict[str, Any]] = [{}, {"identity": False}, {"heads": "max"}]
 
@@ -61,7 +68,7 @@ def test_rollout_rows_sum_to_one(options: dict[str, Any]) -> None:
     for _ in range(5):
         found = random_map([[0, 1, 2, 3, -1]], [[0, 1, 2, 3, -1]], 1, ((1, 3), (1, 3)), heads=3)
         matrix = layer(found, **{"heads": "mean", "identity": True, **options})
-        product = rolled(matrix, product)
+        product = extend_rollout(matrix, product)
         for rows in (matrix, product):
             torch.testing.assert_close(rows.sum(-1), torch.ones(3, 4, dtype=torch.float64))
 
@@ -76,7 +83,7 @@ def test_uniform_attention_in_closed_form() -> None:
     np.testing.assert_allclose(result.table["value"], 1, rtol=1e-5)
 
 
-def test_attention_to_oneself_moves_nothing() -> None:
+def test_attention_to_oneself_gives_the_identity_rollout() -> None:
     result = ask(
         opened("class").with_attention("attention", torch.eye(17) * 0.99 + 0.01 / 17), "rollout"
     )
@@ -86,7 +93,7 @@ def test_attention_to_oneself_moves_nothing() -> None:
     np.testing.assert_allclose(maps, 1 / 16, rtol=1e-6)
 
 
-def test_a_class_token_that_joins_later_has_brought_nothing_along() -> None:
+def test_a_class_token_added_later_starts_with_a_row_of_the_identity() -> None:
     torch.manual_seed(0)
     model = vitreous.build(
         "convit_ti", image=16, patch=4, classes=3, depth=2, heads=4, head_dim=4, gpsa=1
@@ -100,14 +107,14 @@ def test_a_class_token_that_joins_later_has_brought_nothing_along() -> None:
     wanted = (by_hand([second]) @ joined)[0]
     start = torch.from_numpy(by_hand([first]))[None]
     np.testing.assert_allclose(
-        rolled(torch.eye(17, dtype=torch.float64)[None], start)[0], joined, rtol=1e-12
+        extend_rollout(torch.eye(17, dtype=torch.float64)[None], start)[0], joined, rtol=1e-12
     )
     (maps,) = (array for key, array in result.arrays.items() if key.startswith("rollout/"))
     np.testing.assert_allclose(maps[1, 1].ravel(), wanted[1:], rtol=1e-5)
     np.testing.assert_allclose(maps[1, 0].ravel(), by_hand([first]).mean(0), rtol=1e-5)
 
 
-def test_tokens_that_do_not_ask_keep_what_they_have() -> None:
+def test_tokens_that_are_not_queries_keep_their_row() -> None:
     """CaiT: patches among themselves, then only the class token looks."""
     specimen = opened("cait")
     result, observed = ask(specimen, "rollout"), look(specimen)
@@ -143,12 +150,12 @@ def test_windows_on_one_grid_can_be_multiplied() -> None:
     ("name", "why"),
     [("swin", "grid changes from stage to stage"), ("pvt", "coarser grid than its queries")],
 )
-def test_where_the_product_has_no_meaning_it_is_refused(name: str, why: str) -> None:
+def test_models_without_a_meaningful_product_are_refused(name: str, why: str) -> None:
     with pytest.raises(VitreousError, match=why):
         ask(opened(name), "rollout")
 
 
-def test_other_ways_between_places_are_refused() -> None:
+def test_models_that_mix_positions_otherwise_are_refused() -> None:
     units = opened("class").units
     assert unrollable(units) == ""
     between = [*units[:3], *opened("maxvit").units[1:2], *units[3:]]
@@ -167,9 +174,9 @@ def test_coverage_of_known_shares() -> None:
     assert coverage(np.array([0.5, 0.5, 0.0, 0.0])) == pytest.approx(1 / 2)
 
 
-def test_light_falls_where_the_shares_are() -> None:
+def test_brightness_is_proportional_to_the_shares() -> None:
     image = np.full((8, 8, 3), 200, np.uint8)
-    both = lit(image, np.array([[0.0, 0.0], [0.0, 1.0]]))
+    both = highlight(image, np.array([[0.0, 0.0], [0.0, 1.0]]))
     assert both.shape == (8, 16, 3)
     assert (both[:, :8] == 200).all()
     assert both[-1, -1, 0] == 200
@@ -197,10 +204,10 @@ def test_how_much_of_a_patch_lies_in_a_box(box: tuple[int, ...], grid: tuple[int
     x, y = ((np.arange(960) + 0.5) * side / 960 for side in (32, 16))
     inside = np.outer((box[1] <= y) & (y < box[3]), (box[0] <= x) & (x < box[2]))
     counted = inside.reshape(grid[0], 960 // grid[0], grid[1], 960 // grid[1]).mean((1, 3))
-    np.testing.assert_allclose(covered(box, (16, 32), grid), counted, atol=0.01)
+    np.testing.assert_allclose(box_coverage(box, (16, 32), grid), counted, atol=0.01)
 
 
-def test_what_lies_in_the_box_of_the_object() -> None:
+def test_the_share_within_the_box_of_the_object() -> None:
     """Under uniform attention as much as the box covers; and what the class token rests on outside
     is not inside."""
     data = vitreous.data.load("world:syn-b", split="test", size=6)
@@ -222,5 +229,5 @@ def test_what_lies_in_the_box_of_the_object() -> None:
         assert row["inside"].item() == pytest.approx(wanted, rel=1e-5)
 
 
-def test_without_boxes_nothing_is_said_of_objects() -> None:
+def test_without_boxes_the_share_is_nan() -> None:
     assert ask(opened("class"), "rollout").table[["inside", "box"]].isna().to_numpy().all()

@@ -119,7 +119,7 @@ def test_size_of_batches_does_not_matter() -> None:
     np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-def test_models_without_skips_are_told_so() -> None:
+def test_models_without_skips_have_a_reason() -> None:
     model = nn.Sequential(
         nn.Conv2d(3, 8, 4, 4),
         nn.Conv2d(8, 8, 3, 1, 1),
@@ -142,7 +142,7 @@ def test_units_of_the_class_token_alone() -> None:
     assert set(result.table["token"]) == {"class", "spatial"}
 
 
-def test_branches_that_were_taken_out() -> None:
+def test_removed_units_have_no_row() -> None:
     specimen = vitreous.open(settled(Transformer(Block())), image=16)
     found = vitreous.inspect(specimen.without("attention"), noise(2), ["skip_ratio"])
     assert found["skip_ratio"].table["kind"].tolist() == ["mlp"]

@@ -1,7 +1,7 @@
 """Augmentation of batches on the device of the model, random for each image.
 
 All randomness is in `Augmenter.draw`, which returns uniform numbers for every image of a batch, and
-a few for the batch. The rest is tensor arithmetic that `torch.compile` takes as one graph. So
+a few for the batch. The rest is tensor arithmetic that `torch.compile` compiles as one graph. So
 several processes that draw the same numbers can each compute their rows of the same batch.
 """
 
@@ -28,11 +28,11 @@ class Draw(NamedTuple):
     """Uniform numbers in [0, 1) for one batch."""
 
     images: Tensor  # (image, numbers), a row for each image
-    batch: Tensor  # for what is decided once: the mixing
+    batch: Tensor  # for mixing, which is the same for the whole batch
 
 
 class Normalise:
-    """The stage that does what `Dataset.normalise` does."""
+    """`Dataset.normalise` as a stage."""
 
     numbers = 0
 
@@ -68,8 +68,7 @@ class Augmenter:
         self.mixes = augment.mix_prob > 0 and (augment.mixup > 0 or augment.cutmix > 0)
 
     def draw(self, n: int, generator: torch.Generator) -> Draw:
-        """The random numbers of a batch of n, on the generator's device and without waiting for
-        it."""
+        """Draw the random numbers of a batch of n, on the generator's device, without waiting."""
         width = sum(self.numbers)
         numbers = torch.rand(
             mixing.NUMBERS + n * width, generator=generator, device=generator.device
@@ -103,13 +102,13 @@ class Augmenter:
         return mixed, mixing.mix_targets(targets, targets.flip(0), mix)[wanted]
 
     def alter(self, images: Tensor, settings: list[tuple[Tensor, ...]], rows: slice) -> Tensor:
-        """Apply the stages. Settings are of the complete batch, images of these rows."""
+        """Apply the stages. `settings` are those of the complete batch, `images` only of `rows`."""
         for stage, setting in zip(self.stages, settings, strict=True):
             images = stage(images, *(each[rows] for each in setting))
         return images
 
     def check(self, images: Tensor, labels: Tensor, draw: Draw) -> None:
-        """Raise if shapes or types are wrong; values are not read, which would wait for the GPU."""
+        """Raise if shapes or types are wrong. Checking values would wait for a GPU."""
         if images.dtype != torch.uint8 or images.shape[1:] != (3, *self.image):
             raise BadImages(
                 f"Augmentation was set up for uint8 images (n, 3, {self.image[0]}, "

@@ -34,7 +34,7 @@ def _blend(start: Tensor, end: Tensor, factor: Tensor) -> Tensor:
 
 
 def _per_image(argument: Tensor) -> Tensor:
-    """(image,) as (image, 1, 1, 1), to be broadcast over pixels."""
+    """Reshape (image,) to (image, 1, 1, 1), to broadcast over pixels."""
     return argument.view(-1, 1, 1, 1)
 
 
@@ -55,22 +55,22 @@ def adjust_saturation(images: Tensor, factor: Tensor) -> Tensor:
 
 def adjust_sharpness(images: Tensor, factor: Tensor) -> Tensor:
     """Blend with the smoothed image; the outermost pixels stay."""
-    whole = images.int()
-    rows = whole[:, :, :-2] + whole[:, :, 1:-1] + whole[:, :, 2:]
+    levels = images.int()
+    rows = levels[:, :, :-2] + levels[:, :, 1:-1] + levels[:, :, 2:]
     box = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]
-    middle = whole[:, :, 1:-1, 1:-1]
+    middle = levels[:, :, 1:-1, 1:-1]
     # Weights 1 and, in the middle, 5, over 13; rounded.
     smooth = (2 * (box + 4 * middle) + 13) // 26
-    return _blend(whole + F.pad(smooth - middle, (1, 1, 1, 1)), images, _per_image(factor))
+    return _blend(levels + F.pad(smooth - middle, (1, 1, 1, 1)), images, _per_image(factor))
 
 
 def invert(images: Tensor, _: Tensor) -> Tensor:
-    """The negative."""
+    """Invert all levels."""
     return 255 - images
 
 
 def solarise(images: Tensor, threshold: Tensor) -> Tensor:
-    """The negative of levels from `threshold` on."""
+    """Invert levels from `threshold` on."""
     return torch.where(images < _per_image(threshold), images, 255 - images)
 
 
@@ -82,19 +82,19 @@ def solarise_add(images: Tensor, extra: Tensor) -> Tensor:
 
 
 def posterise(images: Tensor, bits: Tensor) -> Tensor:
-    """Keep the highest bits; 0 bits are black (where Pillow's newer versions refuse)."""
+    """Keep the highest bits; 0 bits give black (newer versions of Pillow raise an error)."""
     merged = torch.exp2(8 - _per_image(bits))
     return (images - images % merged).to(torch.uint8)
 
 
 def auto_contrast(images: Tensor, _: Tensor) -> Tensor:
-    """Stretch each channel to 0 … 255; in float64, as Pillow, for truncation to agree."""
+    """Stretch each channel to 0 … 255; in float64 as in Pillow, so that truncation agrees."""
     exact = torch.float32 if images.device.type == "mps" else torch.float64
     low, high = (
         edge.to(exact)
         for edge in (images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True))
     )
-    scale = 255 / (high - low)  # of a flat channel: infinite, and not used
+    scale = 255 / (high - low)  # infinite for a constant channel, which is not changed
     stretched = (images * scale - low * scale).clamp(0, 255).to(torch.uint8)
     return torch.where(high > low, stretched, images)
 
@@ -113,8 +113,8 @@ def equalise(images: Tensor, _: Tensor) -> Tensor:
 
 
 class Jitter:
-    """Brightness, contrast and saturation, each by a factor within `strength` of 1, in any
-    order."""
+    """Change brightness, contrast and saturation, in random order, each by a random factor in
+    1 ± `strength`."""
 
     numbers = 4
 
@@ -122,7 +122,7 @@ class Jitter:
         self.low, self.high = max(0.0, 1 - strength), 1 + strength
 
     def settle(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """Factors (image, 3), and which of the three comes first, second and third (image, 3)."""
+        """The factors (image, 3), and the order of the three operations (image, 3)."""
         which = integer(uniform[:, 3], len(ORDERS))
         turns = [lookup(which, [float(order[turn]) for order in ORDERS]) for turn in range(3)]
         return between(uniform[:, :3], self.low, self.high), torch.stack(turns, 1).long()

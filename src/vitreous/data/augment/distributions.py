@@ -1,7 +1,7 @@
-"""Uniform numbers in [0, 1) turned into other distributions, in batches and without branches.
+"""Transform uniform numbers in [0, 1) to other distributions, in batches and without branches.
 
-All that is random about an augmented image is a function of uniform numbers that are drawn
-beforehand (`Augmenter.draw`), so every process gets the same image from the same numbers.
+All randomness of an augmented image comes from uniform numbers that are drawn beforehand
+(`Augmenter.draw`), so that every process gets the same image from the same numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def integer(uniform: Tensor, count: Tensor | int) -> Tensor:
-    """An integer in 0 … count - 1; clamped, because the product may round up to `count`."""
+    """An integer in 0 … count - 1. It is clamped because the product may round up to `count`."""
     last = count.long() - 1 if isinstance(count, Tensor) else count - 1
     return (uniform * count).long().clamp(max=last)
 
@@ -30,7 +30,7 @@ def standard_normal(uniform: Tensor) -> Tensor:
 
 
 def beta(first: Tensor, second: Tensor, alpha: float) -> Tensor:
-    """Beta(alpha, alpha) from two numbers, without rejection, which would wait for the device.
+    """Beta(alpha, alpha) from two uniform numbers, without rejection, which would wait for a GPU.
 
     Bailey's polar method gives Student's t with 2 alpha degrees of freedom, and t / sqrt(2 alpha +
     t²) is 2 Beta - 1 (Devroye 1996, Random variate generation in one line of code).
@@ -41,13 +41,13 @@ def beta(first: Tensor, second: Tensor, alpha: float) -> Tensor:
 
 
 def first_valid(valid: Tensor, *tries: Tensor) -> tuple[Tensor, ...]:
-    """For each of `tries` (image, try), the first that is valid; the first of all if none is."""
+    """The first valid entry of each row of each of `tries` (image, try); entry 0 if none is."""
     at = valid.int().argmax(1, keepdim=True)
     return tuple(each.gather(1, at).squeeze(1) for each in tries)
 
 
 def lookup(index: Tensor, values: Sequence[float]) -> Tensor:
-    """`values[index]`, as comparisons: a table would have to be copied to the device first."""
+    """`values[index]`, computed by comparisons, so that no table is copied to the device."""
     chosen = torch.where(index == 0, values[0], values[-1])
     for at, value in enumerate(values[1:-1], start=1):
         if value != values[-1]:
@@ -56,11 +56,10 @@ def lookup(index: Tensor, values: Sequence[float]) -> Tensor:
 
 
 def hashed_noise(seed: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Standard normal numbers (image, *shape), a function of each image's seed in [0, 1) and the
-    place alone.
+    """Standard normal numbers (image, *shape) that depend on each image's seed and the position.
 
-    A hash of the place replaces a generator: nothing has to be drawn for pixels that are not used.
-    The normal has 2**14 levels, up to 4 standard deviations.
+    Seeds are in [0, 1). A hash of the position replaces a generator, so nothing is drawn for pixels
+    that are not used. Values have 2**14 levels, up to 4 standard deviations.
     """
     levels = 1 << 14
     table = standard_normal((torch.arange(levels, device=seed.device) + 0.5) / levels)

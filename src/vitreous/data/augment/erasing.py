@@ -1,4 +1,4 @@
-"""Random erasing: a rectangle of the normalised image becomes noise (timm's mode "pixel")."""
+"""Random erasing: replace a rectangle of the normalised image by noise (timm's mode "pixel")."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RATIOS = (0.3, 1 / 0.3)
 
 
 class Erasing:
-    """Erase a rectangle of some images; after ten shapes that do not fit, nothing is erased."""
+    """Erase a rectangle of some images; none if ten random shapes do not fit."""
 
     numbers = 2 * TRIES + 4
 

@@ -51,9 +51,9 @@ class Flip:
 class ResizedCrop:
     """torchvision's RandomResizedCrop, bicubic.
 
-    Shapes that do not fit are drawn again up to ten times; then the largest central crop of a
+    Shapes that do not fit are drawn again up to ten times, then the largest central crop of a
     permitted shape is used. Resizing is a product with one matrix for rows and one for columns,
-    which hold Pillow's weights (antialiased when shrinking), so that a batch is two matrix
+    with Pillow's weights (antialiased when shrinking), so that a batch takes two matrix
     products.
     """
 
@@ -123,9 +123,9 @@ def affine(
 ) -> Tensor:
     """Sample each pixel (x, y) at (a x + b y + c, d x + e y + f), as Pillow's transform does.
 
-    `matrix` (image, 6) holds a … f, in pixels whose centres lie at halves. Places outside become
-    `fill`; neighbours beyond the edge repeat it. Bilinear, or bicubic if `cubic`. The identity is
-    exact.
+    `matrix` (image, 6) holds a … f, in pixels with centres at half-integers. Positions outside get
+    `fill`; neighbours beyond the edge repeat the edge. Bilinear, or bicubic if `cubic`. The
+    identity is exact.
     """
     height, width = images.shape[2:]
     a, b, c, d, e, f = (each.view(-1, 1, 1) for each in matrix.unbind(1))
@@ -152,7 +152,7 @@ def affine(
 
 
 def _neighbours(place: Tensor, size: int, cubic: bool) -> tuple[Tensor, Tensor]:
-    """The two (cubic: four) pixels around each place along one axis, and their weights.
+    """The two (cubic: four) pixels around each position along one axis, and their weights.
 
     Both are (image, pixel, place). The cubic is Keys' with a = -1, Pillow's for transforms.
     """

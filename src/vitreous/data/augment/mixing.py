@@ -1,4 +1,4 @@
-"""Mixup and CutMix with soft targets, decided once for a batch as in timm.
+"""Mixup and CutMix with soft targets, with one decision per batch as in timm.
 
 Image i of n is mixed with image n - 1 - i. One draw decides whether the batch is mixed, by which of
 the two, and how much. Label smoothing is part of the targets, mixed or not.
@@ -22,7 +22,7 @@ class Mix(NamedTuple):
 
     image: Tensor  # weight of an image's pixels; 1 for CutMix
     target: Tensor  # weight of its target
-    top: Tensor  # of the rectangle that comes from the partner; empty for mixup
+    top: Tensor  # of the rectangle pasted from the partner; empty for mixup
     bottom: Tensor
     left: Tensor
     right: Tensor
@@ -63,8 +63,8 @@ def mix_targets(targets: Tensor, partners: Tensor, mix: Mix) -> Tensor:
 
 
 def targets(labels: Tensor, classes: int, smoothing: float) -> Tensor:
-    """Probabilities (image, class): `smoothing` is spread over all classes, the rest is the
-    label's."""
+    """Probabilities (image, class): `smoothing` is spread over all classes, the rest goes to the
+    label."""
     off = smoothing / classes
     on_class = labels[:, None] == torch.arange(classes, device=labels.device)
     return torch.where(on_class, 1 - smoothing + off, off)

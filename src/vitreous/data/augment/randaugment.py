@@ -66,7 +66,7 @@ PLAIN = (
 
 
 def _increasing(op: Op) -> Op:
-    """The operation in the set whose changes grow with the level; most are in both."""
+    """The version of an operation whose effect increases with the level, for `inc1`."""
     if op.name in ("Posterize", "Solarize"):
         return op._replace(start={"Posterize": 4.0, "Solarize": 256.0}[op.name], slope=-op.slope)
     if op.name in ("Color", "Contrast", "Brightness", "Sharpness"):
@@ -89,7 +89,7 @@ class RandAugmentOptions:
     layers: int = 2
     probability: float = 0.5
     noise: float = 0.0  # standard deviation; above 100 the level is uniform from 0 up
-    increasing: bool = False  # operations that change more with the level, whatever it is
+    increasing: bool = False  # use versions of operations whose effect increases with the level
 
 
 def parse_randaugment(text: str) -> RandAugmentOptions:
@@ -114,7 +114,7 @@ def parse_randaugment(text: str) -> RandAugmentOptions:
 
 
 class RandAugment:
-    """The stage: `fill` is the colour, in levels, of what an affine map brings in from outside."""
+    """RandAugment as a stage; `fill` is the colour, in levels, of positions outside the image."""
 
     def __init__(
         self, spelling: str, image: tuple[int, int], fill: tuple[float, float, float]
@@ -126,8 +126,7 @@ class RandAugment:
         self.numbers = 5 * self.options.layers
 
     def settle(self, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Per image and layer: the operation, its argument, and its affine maps, bilinear and
-        bicubic."""
+        """Operation of each image and layer, its argument, and its bilinear and bicubic maps."""
         which, happens, strength, sign, interpolation = uniform.unflatten(1, (-1, 5)).unbind(2)
         code = torch.where(happens <= self.options.probability, integer(which, len(self.ops)), NONE)
         change = lookup(code, [*(op.slope for op in self.ops), 0.0]) * self.level(strength)

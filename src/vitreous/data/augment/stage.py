@@ -1,4 +1,4 @@
-"""The interface of augmentation stages, and a way to apply one to some images only."""
+"""The interface of augmentation stages, and a function that applies one to some images only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 class Stage(Protocol):
     """One step of an augmentation, applied to every image with its own settings.
 
-    `settle` turns uniform numbers (image, `numbers`) into settings, tensors with a row per image;
-    the call applies them. There are two steps because settings are always computed for the complete
-    batch and images perhaps for a part of it: a row must not depend on that part.
+    `settle` turns uniform numbers (image, `numbers`) into settings, tensors with one row per image.
+    Calling the stage applies them. These are two steps because settings are always computed for the
+    complete batch, but images perhaps only for a part of it, on which a row must not depend.
     """
 
     @property
@@ -36,10 +36,9 @@ def apply_where(
 ) -> Tensor:
     """Replace the `needed` images by those of `transform(before, *settings)`; in place on a CPU.
 
-    An operation of RandAugment applies to one image in thirty, so transforming all would be a
-    waste. A CPU transforms only those. On a GPU, and compiled, shapes may not depend on the data:
-    there `capacity` rows are transformed, the needed ones first, and the others' results are
-    dropped.
+    An operation of RandAugment applies to one image in thirty, so transforming all images would be
+    wasteful. A CPU transforms only the needed ones. On a GPU, or compiled, shapes must not depend
+    on the data: `capacity` rows are transformed, the needed ones first, and other results dropped.
     """
     if picks(images):
         rows = needed.nonzero().squeeze(1)
@@ -59,15 +58,15 @@ def apply_where(
 def capacity(count: int, share: float) -> int:
     """Rows to reserve if each of `count` is needed with probability `share`.
 
-    Ten standard deviations above the mean: more are needed less than once in 10^18 batches, and
-    the images beyond would stay unchanged.
+    This is ten standard deviations above the mean. More are needed less than once in 10^18 batches;
+    the excess images would stay unchanged.
     """
     mean = count * share
     return min(count, math.ceil(mean + 10 * math.sqrt(mean * (1 - share))) + 10)
 
 
 def first(needed: Tensor, count: int) -> Tensor:
-    """The numbers of the first `count` needed rows, padded with row 0."""
+    """Indices of the first `count` needed rows, padded with 0."""
     place = needed.cumsum(0) - 1
     place = torch.where(needed & (place < count), place, count)
     rows = torch.zeros(count + 1, dtype=torch.int64, device=needed.device)
@@ -75,5 +74,5 @@ def first(needed: Tensor, count: int) -> Tensor:
 
 
 def picks(images: Tensor) -> bool:
-    """Whether shapes may depend on the data."""
+    """Whether shapes may depend on the data: on a CPU, and not compiled."""
     return images.device.type == "cpu" and not torch.compiler.is_compiling()

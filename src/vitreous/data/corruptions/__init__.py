@@ -50,8 +50,8 @@ KINDS = {
 }
 
 AT_ONCE = {"cpu": 1 << 17, "cuda": 1 << 27}
-"""Values processed at a time: on a CPU what its cache holds, on a GPU what leaves room for a
-model."""
+"""Maximum number of values processed at a time: they fit into the cache of a CPU, and leave memory
+for a model on a GPU."""
 
 
 @torch.no_grad()

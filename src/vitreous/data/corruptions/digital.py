@@ -24,7 +24,7 @@ from vitreous.data.random_streams import RandomStreams
 
 @published(cifar=[0.05, 0.1, 0.15, 0.2, 0.3], imagenet=[0.1, 0.2, 0.3, 0.4, 0.5])
 def brightness(images: Tensor, more: float) -> Tensor:
-    """Raise the value of hue, saturation and value by so much, at most to one.
+    """Raise V of the HSV colours by `more`, at most to one.
 
     Hue and saturation are ratios of the channels, so all three are multiplied alike; black becomes
     grey.
@@ -45,8 +45,7 @@ def contrast(images: Tensor, factor: float) -> Tensor:
     imagenet=[(0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)],
 )
 def saturate(images: Tensor, factor: float, more: float) -> Tensor:
-    """Multiply the saturation of hue, saturation and value by a factor and raise it; severities 1
-    and 2 fade.
+    """Multiply S of the HSV colours by `factor` and add `more`; severities 1 and 2 desaturate.
 
     At constant hue and value the channels keep their proportions below the largest. Grey has no
     hue; red, as published.
@@ -82,8 +81,10 @@ def saturate(images: Tensor, factor: float, more: float) -> Tensor:
 def elastic_transform(
     images: Tensor, rng: RandomStreams, strength: float, sigma: float, corners: float
 ) -> Tensor:
-    """Move three corners of a square at random, then every pixel by a smoothed random field; in
-    parts of the side."""
+    """Move three corners of a square at random, then every pixel by a smoothed random field.
+
+    Arguments are relative to the side of the image.
+    """
     height, width = images.shape[-2:]
     side = min(height, width)
     images = _sample(images, _affine(rng, height, width, corners * side), last=True)
@@ -100,13 +101,12 @@ def elastic_transform(
 
 @lru_cache(maxsize=8)
 def _middles(length: int, device: torch.device) -> Tensor:
-    """The middles of pixels, where -1 and 1 are the edges."""
+    """Centres of pixels, with the edges at -1 and 1."""
     return (2 * torch.arange(length, device=device) + 1) / length - 1
 
 
 def _affine(rng: RandomStreams, height: int, width: int, most: float) -> Tensor:
-    """The source (x, y) of each pixel, (n, 2, h, w), if three corners move by up to `most` on each
-    axis.
+    """The source (x, y) of each pixel (n, 2, h, w), if three corners move by at most `most`.
 
     Coordinates go from -1, the middle of the first pixel, to 1, the middle of the last.
     """
@@ -128,8 +128,10 @@ def _affine(rng: RandomStreams, height: int, width: int, most: float) -> Tensor:
 
 
 def _sample(images: Tensor, grid: Tensor, *, last: bool) -> Tensor:
-    """Images sampled at (x, y) of a grid (n, 2, h, w); mirrored at the `last` pixel, or at the
-    edge."""
+    """Sample images at (x, y) of a grid (n, 2, h, w).
+
+    Outside they are mirrored at the last pixel if `last`, else at the edge.
+    """
     grid = grid.movedim(1, 3)
     return F.grid_sample(
         images, grid, mode="bilinear", padding_mode="reflection", align_corners=last
@@ -138,8 +140,8 @@ def _sample(images: Tensor, grid: Tensor, *, last: bool) -> Tensor:
 
 @published(cifar=[0.95, 0.9, 0.85, 0.75, 0.65], imagenet=[0.6, 0.5, 0.4, 0.3, 0.25], uint8=True)
 def pixelate(images: Tensor, share: float) -> Tensor:
-    """Shrink to this share of the side, by means of whole pixels as Pillow's box filter has
-    them, and enlarge again."""
+    """Shrink to this share of the side, with means over pixels as in Pillow's box filter, and
+    enlarge again."""
     sizes = [(length, max(int(length * share), 1)) for length in images.shape[-2:]]
     (down, y), (right, x) = (_boxes(*each, images.device) for each in sizes)
     # A half is rounded upwards.
@@ -150,8 +152,8 @@ def pixelate(images: Tensor, share: float) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _boxes(length: int, fewer: int, device: torch.device) -> tuple[Blocks, Tensor]:
-    """The matrix (fewer, length) that averages, for each large pixel, the small ones whose
-    centres it covers; and the large pixel of each small one."""
+    """The matrix (fewer, length) of a mean over the pixels whose centres each large pixel covers,
+    and the index of the large pixel for each small one."""
     places = torch.arange(length)
     middle = (torch.arange(fewer).double() + 0.5) * (length / fewer)
     apart = places + 0.5 - middle[:, None]

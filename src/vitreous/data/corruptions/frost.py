@@ -1,8 +1,8 @@
-"""Synthetic panes of frosted glass.
+"""Synthetic images of frosted glass panes.
 
-The original corruption adds photographs that cannot be shipped. These panes are drawn once by a
-fixed rule: ferns with bent stems and side branches at sixty degrees, like ice, on a plasma fractal.
-Mean and standard deviation of each channel are those of the five photographs.
+The original corruption adds photographs that cannot be distributed. These panes are generated once
+by a fixed rule: ferns with bent stems and side branches at sixty degrees, like ice, on a plasma
+fractal. Mean and standard deviation of each channel are those of the five photographs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def panes(scale: float, least: int, device: torch.device) -> Tensor:
     """Five panes, float (5, 3, side, side) in [0, 1], shrunk to this scale but never smaller
     than `least` pixels."""
     side = max(round(SIDE * scale), least + least // 8)
-    ice = _grown()
+    ice = _full_size_panes()
     if side != SIDE:
         ice = F.interpolate(
             ice, size=(side, side), mode="bilinear", antialias=True, align_corners=False
@@ -38,7 +38,7 @@ def panes(scale: float, least: int, device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=1)
-def _grown() -> Tensor:
+def _full_size_panes() -> Tensor:
     """The panes at full size."""
     rng = RandomStreams("frosted panes", 0, len(MEANS), torch.device("cpu"))
     ice = gaussian_smooth(_ferns(rng), 0.5, "reflect").sqrt()

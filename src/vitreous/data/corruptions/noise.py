@@ -1,5 +1,5 @@
-"""Noise: of the sensor (gaussian), of few photons (shot), of dead pixels (impulse), of coherent
-light (speckle)."""
+"""Noise: of the sensor (gaussian), of few photons (shot), dead pixels (impulse), coherent light
+(speckle)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ def gaussian_noise(images: Tensor, rng: RandomStreams, scale: float) -> Tensor:
 def shot_noise(images: Tensor, rng: RandomStreams, photons: int) -> Tensor:
     """Count photons: Poisson, with this many for full brightness.
 
-    An image has 256 levels, so there are 256 Poisson distributions, and drawing is a lookup in the
-    inverses of their cumulative sums. A table of buckets answers where a bucket holds one level
-    only; a search in the sums, each raised by its level so that all are one sorted list, answers
-    for the others.
+    An image has 256 levels, so there are 256 Poisson distributions, which are sampled by inverting
+    their cumulative sums. A table of buckets gives the result if a bucket contains one level only.
+    Otherwise the sums are searched; adding its level to each makes all of them one sorted list.
     """
     sums, shades, buckets = _poisson(photons, images.device)
     levels = images.flatten()
@@ -48,9 +47,11 @@ BUCKETS = 2048
 def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Tables of the Poisson distributions of all levels.
 
-    Float64 (256, counts): the level plus the probability of at most that many photons. Int16: the
-    level of each count; and (256 * BUCKETS,) the level of all draws in [i, i + 1) / BUCKETS, or -1
-    where they differ.
+    Returns
+    -------
+    Float64 (256, counts), the level plus the probability of at most that many photons; int16, the
+    level of each count; int16 (256 * BUCKETS,), the common level of all draws in
+    [i, i + 1) / BUCKETS, or -1 if they differ.
     """
     most = int(photons + 8 * photons**0.5 + 8)  # the chance of more is below 1e-9
     levels, counts = (torch.arange(many, dtype=torch.float64)[:, None] for many in (256, most))
@@ -68,7 +69,7 @@ def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor
     cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27], uint8=True
 )
 def impulse_noise(images: Tensor, rng: RandomStreams, share: float) -> Tensor:
-    """Replace this share of the values, each channel on its own, half of them by black and half
+    """Replace this share of the values, independently per channel, half of them by black and half
     by white."""
     drawn = rng.words(*images.shape[1:])
     kept, white = (drawn >= round((part - 0.5) * 2**16) for part in (share, share / 2))

@@ -10,12 +10,11 @@ from vitreous.data.random_streams import RandomStreams
 
 
 def plasma(rng: RandomStreams, side: int, decay: float) -> Tensor:
-    """Diamond-square heights (n, side, side) in [0, 1] on a torus; each level's noise is decay²
-    times smaller.
+    """Diamond-square heights (n, side, side) in [0, 1] on a torus.
 
-    (The published code takes its falling amplitude twice, as a factor and as a range.) A level
-    fills the middle of every square with the mean of its corners, then the middle of every edge
-    with the mean of its four neighbours.
+    A level fills the middle of every square with the mean of its corners, then the middle of every
+    edge with the mean of its four neighbours, and adds noise. The noise decreases by decay² per
+    level, because the published code uses the decreasing amplitude twice, as factor and as range.
     """
     noise = native(rng.coarse(side, side, low=-1, high=1))
     lib = library(noise)

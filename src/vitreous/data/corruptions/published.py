@@ -1,4 +1,4 @@
-"""`Corruption`: a function of images with five published strengths each for small and large images.
+"""`Corruption`: a function of images, with five published strengths for small and for large images.
 
 Strengths are those of the code that made CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich 2019).
 """
@@ -21,8 +21,7 @@ EPSILON = 5e-4
 
 @dataclass(frozen=True)
 class Corruption:
-    """A named corruption: `apply(images, *strength)`, or `apply(images, rng, *strength)` if
-    `random`.
+    """A corruption: `apply(images, *strength)`, or `apply(images, rng, *strength)` if `random`.
 
     Images are float (n, 3, h, w) in levels 0 … 255, which `apply` may overwrite; results outside
     are clipped. With `uint8`, `apply` takes and returns uint8 images.
@@ -39,22 +38,21 @@ class Corruption:
     def __call__(
         self, images: Tensor, streams: Callable[[], RandomStreams], severity: int, size: Size
     ) -> Tensor:
-        """Corrupted uint8 images; values are rounded down, as published."""
+        """Corrupt uint8 images; values are rounded down, as published."""
         strength = (self.cifar if size == "cifar" else self.imagenet)[severity - 1]
         if self.random:
             strength = (streams(), *strength)
         if self.uint8:
             return self.apply(images, *strength)
         corrupted = self.apply(images.float(), *strength)
-        # Through int16, which is twice as fast as straight to uint8.
+        # converting via int16 is twice as fast as directly to uint8
         return corrupted.add_(EPSILON).clamp_(0, 255).short().byte()
 
 
 def published(
     *, cifar: Sequence[Any], imagenet: Sequence[Any], uint8: bool = False
 ) -> Callable[[Callable[..., Tensor]], Corruption]:
-    """Decorate a function as the corruption of its name, with five strengths each, mildest
-    first."""
+    """Decorate a function as a corruption of the same name, with five strengths, mildest first."""
 
     def make(apply: Callable[..., Tensor]) -> Corruption:
         what = " ".join((apply.__doc__ or "").split("\n\n")[0].split())

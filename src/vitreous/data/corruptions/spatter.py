@@ -39,8 +39,10 @@ def spatter(
     strength: float,
     what: str,
 ) -> Tensor:
-    """Where smoothed normal noise is above `least` lies water, added as bright as `strength`, or
-    mud, blurred by it."""
+    """Cover the pixels where smoothed normal noise exceeds `least` with water or mud.
+
+    `strength` is the brightness of water, or the blur of mud.
+    """
     liquid = gaussian_smooth(rng.normal(*images.shape[-2:], mean=255 * mean, std=255 * std), sigma)
     if what == "water":
         bright = torch.as_tensor(water(native(liquid.mul_(liquid >= 255 * least)))).mul_(strength)
@@ -55,11 +57,10 @@ def spatter(
 
 
 def water(liquid: Array) -> Array:
-    """Brightness of drops, (n, h, w) up to one: thickness times the embossed, equalised rim
-    distance.
+    """Brightness of drops (n, h, w), at most one: thickness times embossed, equalised rim distance.
 
-    Distances are exact, where the original has OpenCV's approximation by paths over a 5x5 mask (2 %
-    off at most).
+    Distances are exact; the original uses OpenCV's approximation with a 5x5 mask, with errors of up
+    to 2 %.
     """
     lib = library(liquid)
     level = lib.floor(liquid)

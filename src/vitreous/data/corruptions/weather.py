@@ -39,11 +39,10 @@ def snow(
     sigma: float,
     keep: float,
 ) -> Tensor:
-    """Flakes: normal noise enlarged by `size`, kept above `least`, blurred upwards; once more
-    upside down.
+    """Add flakes: normal noise enlarged by `size`, cut off below `least`, with motion blur upwards.
 
-    The picture itself pales: a share 1 - keep is replaced by 1.5 times its grey plus a half, where
-    that is brighter.
+    The flakes are added a second time upside down. The image gets paler: a share 1 - keep is
+    replaced by 1.5 times its grey level plus a half, if that is brighter.
     """
     height, width = images.shape[-2:]
     visible = (visible_part(length, size) for length in (height, width))
@@ -60,7 +59,7 @@ def snow(
     imagenet=[(1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)],
 )
 def frost(images: Tensor, rng: RandomStreams, image: float, ice: float, scale: float) -> Tensor:
-    """Add a random piece of a frosted pane, at this scale, to the image, each with its weight.
+    """Blend the image with a random part of a frosted pane, with weights `image` and `ice`.
 
     The original has five photographs of frost; here are five panes grown by
     `vitreous.data.corruptions.frost` with the brightness, contrast and tint of those photographs.

@@ -1,6 +1,6 @@
-"""Reading zip and tar files: what is in them, and the content of one member at a time.
+"""Read zip and tar files: list their members, and read the content of one member at a time.
 
-Nothing is ever extracted to a path of the archive's choosing. A compressed tar can only be read
+Nothing is extracted to a path that the archive chooses. A compressed tar can only be read
 from its beginning, so it is unpacked once, as a whole, into an unnamed temporary file.
 """
 
@@ -28,7 +28,7 @@ from vitreous.errors import VitreousError
 from vitreous.progress import progress
 
 LARGEST = 1 << 30
-"""Bytes of a picture; a member that claims more could fill the memory."""
+"""Maximum size of a picture in bytes; a larger member could fill the memory."""
 
 BLOCK = 512
 """Bytes of a block of a tar file."""
@@ -38,17 +38,17 @@ COMPRESSED: dict[bytes, Callable[[Path], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-"""How compressed files begin, and what opens them."""
+"""First bytes of compressed files, and the functions that open them."""
 
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
-"""What is raised when an archive is damaged or may not be read."""
+"""Exceptions for an archive that is damaged or unreadable."""
 
 
 Wanted = Callable[[str], bool]
-"""Whether the content of a file is wanted at once, by its path."""
+"""Whether to read the content of a file while listing, by its path."""
 
 Entry = tuple[str, int, int, bytes | None]
-"""Path, place, size and, if wanted, content of a file."""
+"""Path, place, size and, if `Wanted`, content of a file."""
 
 
 class Member(NamedTuple):
@@ -68,7 +68,7 @@ class Archive(Protocol):
         """Every file, in the order of the archive."""
 
     def read(self, place: int, size: int) -> bytes:
-        """The content of a member; several threads may call it at once."""
+        """Read the content of a member; thread-safe."""
 
 
 def open_archives(files: Sequence[Path], wanted: Wanted) -> tuple[list[Archive], list[Member]]:
@@ -111,7 +111,7 @@ def _is_zip(file: Path) -> bool:
 
 
 def _tidy(path: str) -> str:
-    """A member's path without what leads elsewhere: "/", "." and ".."."""
+    """A member's path without leading "/", "." and ".."."""
     parts = path.replace("\\", "/").split("/")
     return "/".join(part for part in parts if part not in ("", ".", ".."))
 
@@ -140,13 +140,13 @@ class _Zip:
         _check_size(size)
         try:
             return self._zip.read(self._infos[place])
-        except RuntimeError as error:  # how zipfile says that a password is needed
+        except RuntimeError as error:  # zipfile's exception if a password is needed
             raise OSError("it is encrypted") from error
 
 
 class _Tar:
-    """A tar that is not compressed. It is opened anew for every member: shards can be more than
-    the files that a process may have open."""
+    """An uncompressed tar. It is opened again for every member, because there can be more shards
+    than files that a process may have open."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -207,7 +207,7 @@ def _read_range(handle: IO[bytes], start: int, size: int) -> bytes:
 
 
 def _check_end(handle: IO[bytes], offset: int) -> None:
-    """Raise unless a tar ends where tarfile stopped, which takes a damaged header for the end."""
+    """Raise unless a tar ends where tarfile stopped: it also stops at a damaged header."""
     handle.seek(offset)
     if handle.read(BLOCK).strip(b"\0"):
         raise tarfile.ReadError(f"no member begins at byte {offset:,}, where one should")

@@ -80,18 +80,18 @@ def list_archives(where: str, split: str, root: Path) -> Listing:
     if any(label is not None for label in samples.values()):
         pictures = _Pictures(where, files, archives, list(samples))
         return _list_samples(pictures, samples, split)
-    found = [member for member in members if _is_picture(member.path)]
-    if not found:
+    chosen = [member for member in members if _is_picture(member.path)]
+    if not chosen:
         raise VitreousError(
             f"There are no pictures in {where!r}; Vitreous looks for {', '.join(PICTURES)}."
         )
-    # in the order of a folder, so that an archive of it is the same data set
-    found.sort(key=lambda member: (member.archive, member.path.split("/")))
-    return _list_folders(_Pictures(where, files, archives, found), split)
+    # in the order of a folder, so that an archive of a folder is the same data set
+    chosen.sort(key=lambda member: (member.archive, member.path.split("/")))
+    return _list_folders(_Pictures(where, files, archives, chosen), split)
 
 
 def archive_paths(where: str) -> list[Path]:
-    """The archives that a path or pattern means; a folder stands for those in it."""
+    """The archives of a path or pattern; for a folder those in it."""
     endings = (*ZIPS, *TARS)
     files = matching_files(where, endings)
     odd = [file for file in files if not file.name.lower().endswith(endings)]
@@ -104,8 +104,8 @@ def _list_samples(pictures: _Pictures, samples: dict[Member, Label], split: str)
     """The split of webdataset samples."""
     chosen, by_name = files_of_split(pictures.files, split, pictures.where)
     pictures = pictures.of(chosen)
-    found = [samples[member] for member in pictures.members]
-    labels, classes = number_labels(found, f"The labels of {pictures.where!r}")
+    entries = [samples[member] for member in pictures.members]
+    labels, classes = number_labels(entries, f"The labels of {pictures.where!r}")
     listing = list_all(pictures.lazily(), labels, classes, pictures.describe, pictures.key)
     return listing if by_name else hold_out_labelled(listing, split, pictures.where)
 
@@ -124,7 +124,7 @@ def _list_folders(pictures: _Pictures, split: str) -> Listing:
 
 
 def _without_common_folders(members: Sequence[Member]) -> list[str]:
-    """Paths without the folders that all of them lie in, unless they are splits."""
+    """Paths without their common parent folders, except split folders."""
     paths = [member.path for member in members]
     while True:
         first, slash, _ = paths[0].partition("/")
@@ -144,7 +144,7 @@ def _samples(members: Sequence[Member]) -> dict[Member, Label]:
         if ending in LABEL_ENDINGS:
             labels.setdefault(sample, {})[ending] = member
         elif _is_picture(member.path):
-            # of `0001.jpg` and `0001.mask.png`, the one with the shorter ending
+            # of `0001.jpg` and `0001.mask.png` the image has the shorter suffix
             before = pictures.get(sample)
             if before is None or len(ending) < len(_key(before.path)[1]):
                 pictures[sample] = member
@@ -170,8 +170,8 @@ def _label_in_json(content: str, path: str) -> Label:
         facts = json.loads(content)
     except ValueError as error:
         raise VitreousError(f"The label {path!r} is no JSON: {error}.") from error
-    found = [facts[key] for key in LABEL_KEYS if key in facts] if isinstance(facts, dict) else []
-    return found[0] if found and type(found[0]) in (int, str) else None
+    labels = [facts[key] for key in LABEL_KEYS if key in facts] if isinstance(facts, dict) else []
+    return labels[0] if labels and type(labels[0]) in (int, str) else None
 
 
 def _key(path: str) -> tuple[str, str]:

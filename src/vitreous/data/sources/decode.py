@@ -1,10 +1,9 @@
-"""Decoding: whatever Pillow reads becomes RGB of one size, in several threads.
+"""Decode images that Pillow can read to RGB of one size, in several threads.
 
-The pixels are those that torchvision's `ImageFolder` and timm read, `convert("RGB")` of Pillow's
-image, so that a model sees here what it was trained and evaluated on. Pictures are therefore not
-turned as their EXIF data says unless a framing asks for it, and what is transparent is ignored.
-The one exception are pictures of more than eight bits that Pillow would clip to white; they are
-scaled.
+The pixels equal those of torchvision's `ImageFolder` and timm, `convert("RGB")` of Pillow's image,
+so that a model gets what it was trained and evaluated on. So images are not rotated by their EXIF
+data unless a framing says so, and transparency is ignored. The one exception are images of more
+than eight bits, which Pillow would clip to white: they are scaled.
 
 Threads suffice, because Pillow releases the interpreter while it decodes and resizes: on two cores
 they are 1.8 times as fast as one, and two processes are no faster. Neither torchvision's decoder
@@ -38,18 +37,18 @@ Put = Callable[[int, NDArray[np.uint8]], None]
 once."""
 
 CHUNK = 16
-"""Images a thread takes at a time: few, because Ctrl-C waits for them."""
+"""Number of images that a thread decodes at a time: few, because Ctrl-C waits for them."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000")
-"""What the endings in `paths.PICTURES` stand for, in Pillow's words."""
+"""Pillow's names of the formats of the suffixes in `paths.PICTURES`."""
 
 VERSION = 2
-"""Of the pixels: cached images of another version are not used."""
+"""Version of the decoded pixels: cached images of another version are not used."""
 
 
 def decode(listing: Listing, framing: Framing, put: Put, what: str) -> Faults:
     """Decode and frame every image and pass it to `put`; return those that cannot be decoded."""
-    order = np.argsort(listing.rows, kind="stable")  # as they lie in their files
+    order = np.argsort(listing.rows, kind="stable")  # the order in their files
     chunks = listing.rows[order] // max(CHUNK, listing.per)  # no sheet is shared by two threads
     parts = np.split(order, np.flatnonzero(np.diff(chunks)) + 1)
     faults: Faults = {}
@@ -68,8 +67,10 @@ def decode(listing: Listing, framing: Framing, put: Put, what: str) -> Faults:
 
 
 def _cores() -> int:
-    """Cores that this process may use, which a container or a scheduler may have limited; beyond
-    32 the interpreter's lock is what they wait for."""
+    """Number of cores that this process may use, which a container or scheduler may limit.
+
+    At most 32, since more threads only wait for the interpreter's lock.
+    """
     allowed = getattr(os, "sched_getaffinity", None)
     return min(len(allowed(0)) if allowed else os.cpu_count() or 1, 32)
 
@@ -91,7 +92,7 @@ def _decode_some(listing: Listing, framing: Framing, put: Put, positions: Rows) 
 
 
 def describe_fault(error: Exception) -> str:
-    """Why a picture cannot be decoded, in a few words."""
+    """Describe in a few words why an image cannot be decoded."""
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     if isinstance(error, Image.DecompressionBombError):
@@ -104,10 +105,10 @@ def describe_fault(error: Exception) -> str:
 def rgb_picture(
     source: Path | bytes | NDArray[np.uint8] | Image.Image, upright: bool = False
 ) -> Image.Image:
-    """A picture in RGB, eight bits a channel; of an animation the first frame.
+    """Convert an image to RGB with eight bits per channel; of an animation the first frame.
 
-    `upright` turns it as EXIF says. Where Pillow would clip, integers are assumed to end at 65535
-    and floats at 1.
+    `upright` rotates it as EXIF says. Where Pillow would clip, the maximum is assumed to be 65535
+    for integers and 1 for floats.
     """
     with _opened(source) as image:
         if upright:
@@ -119,7 +120,7 @@ def rgb_picture(
             levels = (np.asarray(image).clip(0, 1) * 255).round().astype(np.uint8)
             return Image.fromarray(levels).convert("RGB")
         image.load()
-        # Pillow ignores it on the way to RGB, and for some palettes warns that it does.
+        # transparency is ignored in the conversion to RGB; Pillow would warn for some palettes
         image.info.pop("transparency", None)
         return image.convert("RGB")
 
@@ -135,8 +136,8 @@ def _opened(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Ima
 
 @cache
 def _formats() -> list[str]:
-    """The formats that are read. Others have no business in a data set, and some run programs:
-    Pillow passes EPS to Ghostscript."""
+    """The formats to read. Others are not used in data sets, and some run programs: Pillow passes
+    EPS to Ghostscript."""
     Image.init()
     return [name for name in FORMATS if name in Image.OPEN]
 
@@ -171,7 +172,7 @@ def shared_size(listing: Listing) -> tuple[int, int] | None:
     for which in dict.fromkeys((listing.rows // listing.per).tolist()):
         try:
             size = header_size(listing.pictures[which], listing.per)
-        except Exception:  # decoding it will say what is wrong
+        except Exception:  # the error will be raised when the image is decoded
             continue
         if shared not in (None, size):
             return None

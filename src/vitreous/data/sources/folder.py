@@ -1,5 +1,4 @@
-"""A folder of pictures: in folders named after their class, with or without a folder for each split
-around them, or all in one."""
+"""Folders of pictures: one per class, with or without one per split, or a single folder."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ UNREADABLE = (
     ".heic", ".heif", ".jxl", ".svg", ".psd", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raw",
     ".orf", ".rw2", ".exr", ".hdr", ".dcm", ".nii", ".mp4", ".mov", ".avi",
 )  # fmt: skip
-"""Endings of pictures and films that Vitreous cannot read: worth a warning, unlike notes and
-tables."""
+"""Suffixes of images and videos that Vitreous cannot read, of which it warns (unlike text)."""
 
 log = logging.getLogger("vitreous")
 
@@ -51,7 +49,7 @@ def list_folder(where: str, split: str, root: Path) -> Listing:
 
 
 def top_folder(where: str) -> Path:
-    """The folder of this name; raise if it is none or cannot be read."""
+    """The folder of this name; raise if it does not exist or cannot be read."""
     top = Path(where).expanduser()
     if not top.is_dir():
         if top.exists():
@@ -62,14 +60,14 @@ def top_folder(where: str) -> Path:
 
 
 def _splits(top: Path) -> dict[str, Path]:
-    """Folders of splits, by our word for the split."""
-    found = split_folders({path.name: bool(_folders(path)) for path in _folders(top)})
-    return {word: top / name for word, name in found.items()}
+    """Folders of splits, by our name of the split."""
+    splits = split_folders({path.name: bool(_folders(path)) for path in _folders(top)})
+    return {word: top / name for word, name in splits.items()}
 
 
 def _pictures(tops: list[Path]) -> Listing:
-    """All pictures in the folders of classes under `tops`; without such folders, all pictures,
-    without labels."""
+    """All pictures in the class folders under `tops`; without such folders, all pictures without
+    labels."""
     classes = [path.name for path in _folders(tops[0])]
     for top in tops[1:]:
         check_classes(str(top), [path.name for path in _folders(top)], classes)
@@ -92,7 +90,7 @@ def _pictures(tops: list[Path]) -> Listing:
 
 
 def _nothing_in(folders: list[Path]) -> str:
-    """The error about folders without pictures, with what is there instead."""
+    """The error message about folders without pictures, with what they contain."""
     files = [entry for folder in folders for entry in _visible(folder) if entry.is_file()]
     endings = Counter(file.suffix.lower() or "no ending" for file in files)
     there = ", ".join(f"{count} with {ending}" for ending, count in endings.most_common(4))
@@ -112,7 +110,7 @@ def _is_picture(name: str) -> bool:
 
 
 def legible(name: str) -> str:
-    """A file name with escapes for bytes that are no UTF-8, which could not be printed."""
+    """A file name with escapes for bytes that are not UTF-8, which could not be printed."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -125,8 +123,7 @@ def _folders(top: Path) -> list[Path]:
 
 
 def walk_pictures(top: Path) -> Iterator[Path]:
-    """Pictures anywhere below `top`, by name. Links are followed, never in a circle; hidden
-    files are skipped."""
+    """Pictures anywhere below `top`, by name. Follows links without cycles; skips hidden files."""
     visited = set[str]()
     unreadable = Counter[str]()
     for folder, folders, files in os.walk(top, followlinks=True, onerror=_cannot_read):
@@ -135,7 +132,7 @@ def walk_pictures(top: Path) -> Iterator[Path]:
             folders.clear()
             continue
         visited.add(real)
-        # os.walk continues with what is left in this very list, in this order.
+        # os.walk continues with the entries that are left in this list, in this order
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             if name.startswith("."):
@@ -150,7 +147,7 @@ def walk_pictures(top: Path) -> Iterator[Path]:
 
 
 def _cannot_read(error: OSError) -> None:
-    """os.walk would pass over a folder that may not be read."""
+    """Raise an error for an unreadable folder, which os.walk would skip."""
     raise VitreousError(
         f"Cannot read the folder {legible(str(error.filename))!r}: {error.strerror}."
     ) from None

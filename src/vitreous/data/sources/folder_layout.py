@@ -1,5 +1,4 @@
-"""Which split and class a picture belongs to, told by where it lies: `train/cat/1.jpg`, `cat/1.jpg`
-or `1.jpg`."""
+"""Split and class of a picture from its path: `train/cat/1.jpg`, `cat/1.jpg` or `1.jpg`."""
 
 from __future__ import annotations
 
@@ -26,16 +25,16 @@ from vitreous.data.sources.listing import (
 )
 
 SPLIT_IN_NAME = re.compile(f"(?<![a-z])({'|'.join(ALL_SPLIT_NAMES)})(?![a-z])")
-"""A split in the name of a file: `shards-train-000.tar`, `val.parquet`."""
+"""Finds the split in a file name: `shards-train-000.tar`, `val.parquet`."""
 
 log = logging.getLogger("vitreous")
 
 
 def split_folders(folders: Mapping[str, bool]) -> dict[str, str]:
-    """The folders that are splits, by our word for the split; none if they are classes.
+    """The folders that are splits, by our name of the split; empty if they are classes.
 
-    `folders` says of each whether it has folders of its own. A folder of pictures called "train"
-    among other such folders is a class: the vehicle.
+    The values of `folders` say whether a folder has subfolders. A folder "train" with pictures next
+    to other such folders is a class, the vehicle.
     """
     by_word = {name.lower(): name for name in folders}
     splits = {word: by_word[word] for word in ALL_SPLIT_NAMES if word in by_word}
@@ -44,7 +43,7 @@ def split_folders(folders: Mapping[str, bool]) -> dict[str, str]:
 
 
 def split_word(split: str, words: Sequence[str], where: str) -> str:
-    """The word among `words` that stands for a split; raises if none does."""
+    """The name among `words` that means a split; raises if there is none."""
     for word in SPLIT_NAMES[split]:
         if word in words:
             return word
@@ -53,7 +52,7 @@ def split_word(split: str, words: Sequence[str], where: str) -> str:
 
 
 def files_of_split(files: Sequence[Path], split: str, where: str) -> tuple[list[Path], bool]:
-    """The files of a split, and whether the names of files say which split they hold."""
+    """The files of a split, and whether file names tell the split."""
     matches = ((file, SPLIT_IN_NAME.search(file.stem.lower())) for file in files)
     word_of = {file: match[1] for file, match in matches if match}
     if not word_of or split == "all":
@@ -70,13 +69,13 @@ def list_by_path(
     describe_row: Callable[[int], str],
     key: str,
 ) -> Listing:
-    """The pictures of a split, where paths within the source say split and class."""
+    """List the pictures of a split, if split and class are parts of their paths."""
     parts = [path.split("/") for path in paths]
     splits = _splits_in(paths)
     everything = list_all(pictures, np.full(len(parts), -1), (), describe_row, key)
 
     def in_classes(rows: Sequence[int], depth: int) -> Listing:
-        """These pictures, where the folder at `depth` is the class."""
+        """List these pictures, with the folder at `depth` as class."""
         labels, classes = _label_by_folder([parts[row][depth:] for row in rows], where)
         chosen = everything.take(np.asarray(rows, np.int64))
         chosen = replace(chosen, labels=labels, classes=tuple(classes))
@@ -115,7 +114,7 @@ def _splits_in(paths: Sequence[str]) -> dict[str, str]:
 def hold_out_labelled(
     complete: Listing, split: str, where: str, names: Sequence[str] | None = None
 ) -> Listing:
-    """One split of pictures without splits, which have to have labels unless all are meant."""
+    """One split of pictures without splits; they must have labels unless `split` is "all"."""
     if split != "all" and (complete.labels < 0).all():
         raise NoSplit(
             f"{where!r} holds images but no labels, so none can be held out for the split "
@@ -127,7 +126,7 @@ def hold_out_labelled(
 def _label_by_folder(
     parts: Sequence[Sequence[str]], where: str
 ) -> tuple[NDArray[np.int64], list[str]]:
-    """A number for the folder that each picture lies in, -1 outside of one, and their names."""
+    """Number the folders of the pictures, -1 outside of any; return also their names."""
     classes = sorted({part[0] for part in parts if len(part) > 1})
     number = {name: label for label, name in enumerate(classes)}
     labels = np.array([number[part[0]] if len(part) > 1 else -1 for part in parts], np.int64)
@@ -137,7 +136,7 @@ def _label_by_folder(
 
 
 def warn_of_loose(count: int, where: str) -> None:
-    """Say how many pictures are left out because they lie beside the folders of classes."""
+    """Warn about the number of pictures that are left out because they are in no class folder."""
     if count:
         pictures = "1 picture that lies" if count == 1 else f"{count:,} pictures that lie"
         log.warning("Left out of %r: %s in no folder of a class, as others do.", where, pictures)

@@ -1,9 +1,9 @@
 """Decoded images on disk: a set is decoded once, and may be larger than memory.
 
 An entry is a folder under `$VITREOUS_CACHE` (or `~/.cache/vitreous`): `images.npy`, and
-`entry.json` with checksums. It is written under another name and renamed when complete, so a reader
-never sees half of one, and of two processes that decode the same set one wins. A damaged entry is
-made again; everything in the cache can be deleted at any time.
+`entry.json` with checksums. It is written under another name and renamed when complete. So readers
+never see an incomplete entry, and several processes can decode the same data set. A damaged entry
+is decoded again. Everything in the cache can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHUNK = 32 << 20
 """Bytes of images per checksum."""
 
 WORTH = 0.5
-"""Seconds of work that an entry has to save."""
+"""Minimum time in seconds that an entry must save."""
 
 PRIVATE: Literal["c"] = "c"
 """Map files copy-on-write: changes stay in memory and never reach the cache."""
@@ -44,18 +44,17 @@ ABANDONED = 24 * 3600
 
 
 def cache_folder(chosen: Path | str | None = None) -> Path:
-    """The cache: the chosen folder, that of the environment, or the default."""
+    """The folder of the cache: the chosen one, that of the environment, or the default."""
     return Path(chosen or os.environ.get("VITREOUS_CACHE") or "~/.cache/vitreous").expanduser()
 
 
 def cached_images(
     home: Path, key: str, shape: Shape, fill: Callable[[Images], Faults], *, memory: int
 ) -> tuple[Images, Faults]:
-    """The array that `fill` fills, from the cache or into it, and the images that could not be
-    decoded.
+    """Return decoded images from the cache, or decode them with `fill` and store them.
 
-    An array of more than `memory` bytes is mapped from its file. Without a key, or if the cache
-    cannot be written, the array is made in memory and not kept.
+    Also returns the faults of images that could not be decoded. An array of more than `memory`
+    bytes is memory-mapped. Without a key, or if the cache is not writable, nothing is stored.
     """
     entry = home / "images" / key
     cached = _read(entry, shape, memory) if key else None
@@ -82,7 +81,7 @@ def _make(
     if large or time.monotonic() - begun >= WORTH:
         out.flush()
         facts = {"key": entry.name, "faults": faults, "images": _checksums(out)}
-        with suppress(OSError, VitreousError):  # no room, or another process was first
+        with suppress(OSError, VitreousError):  # disk full, or another process was faster
             write_json(draft / ENTRY, facts)
             draft.rename(entry)
     if not large:
@@ -92,7 +91,7 @@ def _make(
 
 
 def _read(entry: Path, shape: Shape, memory: int) -> tuple[Images, Faults] | None:
-    """An entry as it was written; a damaged one is deleted."""
+    """Read an entry; a damaged one is deleted."""
     if not entry.is_dir():
         return None
     try:
@@ -111,7 +110,7 @@ def _read(entry: Path, shape: Shape, memory: int) -> tuple[Images, Faults] | Non
 
 
 def _checksums(images: Images) -> list[str]:
-    """SHA-256 of each chunk of the array, by several threads, which is as fast as reading it."""
+    """SHA-256 of each chunk of the array, in several threads, which is as fast as reading it."""
     flat = images.reshape(-1)
     chunks = [flat[start : start + CHUNK] for start in range(0, len(flat), CHUNK)]
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
@@ -119,7 +118,7 @@ def _checksums(images: Images) -> list[str]:
 
 
 def _new_draft(home: Path) -> Path | None:
-    """A new folder to write in, or None if there cannot be one; abandoned ones are removed."""
+    """A new folder for an entry, or None if it cannot be created; removes abandoned ones."""
     try:
         home.mkdir(parents=True, exist_ok=True)
         for old in home.glob("draft-*"):
@@ -131,8 +130,8 @@ def _new_draft(home: Path) -> Path | None:
 
 
 def _allocate(file: Path, shape: Shape) -> np.memmap[Any, np.dtype[np.uint8]] | None:
-    """An array in a file that has all its space from the start: a full disk shows now, not as a
-    crash later."""
+    """An array in a file whose disk space is reserved at once, so that a full disk is noticed now
+    and not as a crash later."""
     try:
         out = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
         if hasattr(os, "posix_fallocate"):
@@ -144,7 +143,7 @@ def _allocate(file: Path, shape: Shape) -> np.memmap[Any, np.dtype[np.uint8]] | 
 
 
 def cached_value(home: Path, key: str, compute: Callable[[], Any]) -> Any:
-    """The small result of a long computation, kept as JSON."""
+    """The small result of a long computation, cached as JSON."""
     file = home / "notes" / f"{key}.json"
     if key:
         with suppress(VitreousError, KeyError):

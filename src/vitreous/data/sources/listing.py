@@ -1,9 +1,8 @@
-"""`Listing`: the pictures of a source before they are decoded, and the held-out split of a set
-without splits.
+"""`Listing`: the pictures of a source before decoding, and the held-out split of unsplit data.
 
 Every source M (`folder`, `archives`, `npz`, …) has a function `list_M(where, split, root)` that
-returns a listing. Decoding, caching, normalising and all checks come after it
-and are the same for all.
+returns a listing. Decoding, caching, normalisation and all checks follow and are the same for all
+sources.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ SPLIT_NAMES = {
     "test": ("test", "testing", "val", "valid", "validation"),
     "val": ("val", "valid", "validation"),
 }
-"""Other people's names for a split, best first: a set with a validation but no test split is
-tested on that."""
+"""Common names of a split, best first: without a test split the validation split is used."""
 
 ALL_SPLIT_NAMES = tuple(dict.fromkeys(word for words in SPLIT_NAMES.values() for word in words))
 
@@ -36,12 +34,12 @@ HELD_OUT = 0.1
 
 
 class NoSplit(VitreousError):
-    """A source that has no such split."""
+    """The source has no such split."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Pictures that are not decoded yet, and their labels."""
+    """Pictures before decoding, and their labels."""
 
     # Paths, encoded bytes or Pillow images; or one array (n, h, w, 1 or 3).
     pictures: Sequence[Any] | NDArray[np.uint8]
@@ -49,7 +47,7 @@ class Listing:
     classes: tuple[str, ...] | None  # None if classes have numbers but no names
     describe_row: Callable[[int], str]  # for errors: a path, or a file and a position
     key: str  # changes whenever the pixels might have; "" if that is unknown
-    rows: Rows  # the images that are meant, in this order
+    rows: Rows  # the images of this listing, in order
     per: int = 1  # images in one picture: more than one is a sheet, a grid of equal squares
     complete: Listing | None = None  # all images, if the set has no splits and these are held out
 
@@ -61,7 +59,7 @@ class Listing:
 
 
 class LazyPictures(Sequence[Any]):
-    """Pictures that are read one by one, each time they are needed."""
+    """Pictures that are read one by one whenever they are needed."""
 
     def __init__(self, length: int, read: Callable[[int], Any]) -> None:
         self._length, self._read = length, read
@@ -88,10 +86,10 @@ def list_all(
 
 
 def hold_out(complete: Listing, split: str, names: Sequence[str] | None = None) -> Listing:
-    """One split of a set without splits: a tenth of each class is for testing, always the same.
+    """One split of data without splits: a fixed tenth of each class is the test split.
 
-    A hash of each image's name (by default its row number) decides which tenth, so that it does not
-    depend on the order, the machine or a seed. A class of one image is for training only.
+    The tenth is chosen by a hash of each image's name (by default its row number), independent of
+    order, machine and seed. A class with one image is for training only.
     """
     if split == "all":
         return complete
@@ -112,14 +110,14 @@ def cache_key(*parts: object) -> str:
 
 
 def file_stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Path, length and time of change of each file: what a decoded copy of it depends on."""
+    """Path, size and modification time of each file, on which a decoded copy of it depends."""
     return [_stamp(path) for path in files]
 
 
 def _stamp(file: Path) -> tuple[str, int, int]:
     try:
         stat = file.stat()
-    except OSError:  # a link to nothing, which decoding will name
+    except OSError:  # a broken link, which is reported by decoding
         return str(file.absolute()), -1, -1
     return str(file.absolute()), stat.st_size, stat.st_mtime_ns
 
@@ -142,7 +140,7 @@ def check_classes(what: str, here: Sequence[str], there: Sequence[str]) -> None:
 
 
 def enumerate_few(names: Sequence[str], most: int = 5) -> str:
-    """The first names, and how many more there are."""
+    """List the first names, and the number of others."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 

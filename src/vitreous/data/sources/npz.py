@@ -71,7 +71,7 @@ def list_npz(where: str, split: str, root: Path) -> Listing:
 
 
 def npz_files(where: str) -> list[Path]:
-    """The files of a name: files, patterns, folders or beginnings of names, with commas between."""
+    """The files of a name: files, patterns, folders or prefixes, separated by commas."""
     files = []
     for part in map(str.strip, where.split(",")):
         path = Path(part).expanduser()
@@ -156,7 +156,7 @@ def _encoded(file: Path, arrays: Any) -> list[bytes]:
 
 
 def _join(parts: list[_Part]) -> Listing:
-    """The images of several files, which must be of one kind, as one listing."""
+    """Join the images of several files, which must have the same form, to one listing."""
     first = parts[0]
     for part in parts[1:]:
         check_classes(str(part.file), part.classes or (), first.classes or ())

@@ -1,9 +1,9 @@
 """Parquet files as the `datasets` package writes them: a column of encoded pictures, and one of
 labels.
 
-A picture is `{bytes, path}` or bytes alone; a path is relative to the file. Splits are told by the
-names of files: `train-00000-of-00002.parquet`. Row groups are read one at a time, so memory holds
-a few of them and never a whole file.
+A picture is `{bytes, path}` or bytes alone; a path is relative to the file. File names tell the
+split: `train-00000-of-00002.parquet`. Row groups are read one at a time, so that only a few of them
+and never a whole file are in memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LABELS = ("label", "labels", "fine_label", "class", "target")
 LABEL_TYPES = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
 
 KEPT = 4
-"""Row groups in memory; decoding threads take turns over neighbouring rows."""
+"""Maximum number of row groups in memory; decoding threads work on neighbouring rows."""
 
 
 def list_parquet(where: str, split: str, root: Path) -> Listing:
@@ -58,7 +58,7 @@ def list_parquet(where: str, split: str, root: Path) -> Listing:
 
 
 def parquet_paths(where: str) -> list[Path]:
-    """The files that a path or pattern means; a folder stands for those in it."""
+    """The files of a path or pattern; for a folder those in it."""
     files = matching_files(where, PARQUETS)
     odd = [file for file in files if not file.name.lower().endswith(PARQUETS)]
     if odd:
@@ -102,7 +102,7 @@ def _open(file: Path) -> _Table:
 
 
 def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
-    """What `datasets` notes about the columns."""
+    """Metadata of the columns that `datasets` stores in a file."""
     try:
         notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         features = notes["info"]["features"]
@@ -118,10 +118,10 @@ def _holds_pictures(kind: pa.DataType) -> bool:
 
 
 def _labels(tables: Sequence[_Table], where: str) -> tuple[Any, tuple[str, ...] | None]:
-    found: list[int | str | None] = []
+    entries: list[int | str | None] = []
     for table in tables:
         if table.label is None:
-            found += [None] * table.parquet.metadata.num_rows
+            entries += [None] * table.parquet.metadata.num_rows
             continue
         column = table.parquet.read(columns=[table.label]).column(0)
         if pa.types.is_dictionary(column.type):
@@ -131,13 +131,13 @@ def _labels(tables: Sequence[_Table], where: str) -> tuple[Any, tuple[str, ...] 
                 f"The column {table.label!r} of {str(table.file)!r} is {column.type}; labels are "
                 "whole numbers or words."
             )
-        found += column.to_pylist()
-    labels, classes = number_labels(found, f"The labels of {where!r}")
+        entries += column.to_pylist()
+    labels, classes = number_labels(entries, f"The labels of {where!r}")
     return labels, tables[0].names if classes is None else classes
 
 
 class _Rows:
-    """The rows of several files; row groups stay in memory until others are needed."""
+    """The rows of several files, with a cache of row groups."""
 
     def __init__(self, tables: Sequence[_Table]) -> None:
         self._tables = tables
@@ -152,7 +152,7 @@ class _Rows:
         self._lock = Lock()
 
     def _place(self, row: int) -> tuple[int, int]:
-        """The row group of a row, and the place in it."""
+        """The row group of a row, and the index in it."""
         which = int(np.searchsorted(self._starts, row, side="right")) - 1
         return which, row - int(self._starts[which])
 

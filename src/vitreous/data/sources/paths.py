@@ -1,4 +1,4 @@
-"""Paths as users write them: a folder, a file, or a pattern; and which source reads them.
+"""Paths of users (a folder, a file or a pattern), and the source that reads them.
 
 Patterns have stars (`photos/*/*.jpg`, `**` for any depth) or braces (`shards-{000..004}.tar`,
 `{train,val}.tar`).
@@ -28,10 +28,10 @@ READERS = {
     "parquet": PARQUETS,
     "npz": (".npz",),
 }
-"""Modules that read files, and how the names of these end."""
+"""Modules that read files, and the suffixes of these files."""
 
 MOST = 100_000
-"""Files that braces may stand for; more is a slip."""
+"""Maximum number of files that braces may expand to; more is a typo."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -56,7 +56,7 @@ def reader_of(where: str) -> str:
 
 
 def check_picture(source: str | Path) -> None:
-    """Raise if a path cannot be that of one picture."""
+    """Raise if a path is not that of one picture."""
     if "://" in str(source):
         raise VitreousError(f"{str(source)!r} is an address; download the picture and give a path.")
     path = Path(source).expanduser()
@@ -74,7 +74,7 @@ def _is_picture(path: Path) -> bool:
 
 
 def _reader_of_folder(folder: Path) -> str:
-    """A folder of nothing but shards is read as they are; any other is searched for pictures."""
+    """The module for a folder: that of its shards if it has nothing else, otherwise `folder`."""
     entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     if any(entry.is_dir() for entry in entries):
         return "folder"
@@ -85,21 +85,21 @@ def _reader_of_folder(folder: Path) -> str:
 
 
 def files_in(folder: Path, endings: Sequence[str]) -> list[Path]:
-    """Visible files directly in a folder whose names end so, by name."""
+    """Visible files directly in a folder with one of these suffixes, by name."""
     entries = (path for path in folder.iterdir() if not path.name.startswith("."))
     return sorted(path for path in entries if path.name.lower().endswith(tuple(endings)))
 
 
 def is_pattern(where: str) -> bool:
-    """Whether stars, question marks, brackets or braces stand for several files."""
+    """Whether a path has stars, question marks, brackets or braces that mean several files."""
     return has_magic(where) or _BRACES.search(where) is not None
 
 
 def matching_files(where: str, endings: Sequence[str] = ()) -> list[Path]:
-    """The files that a path or pattern means, in the order of braces and then by name.
+    """The files of a path or pattern, in the order of braces and then by name.
 
-    A folder stands for the files in it that have one of `endings`. Raises if nothing matches, or
-    if a file that braces name is missing.
+    For a folder these are the files in it with one of the suffixes `endings`. Raises if nothing
+    matches, or if a file named by braces is missing.
     """
     files: list[Path] = []
     missing: list[str] = []
@@ -113,7 +113,7 @@ def matching_files(where: str, endings: Sequence[str] = ()) -> list[Path]:
             missing.append(name)
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        if missing == [where]:  # the neighbours of a shard are no other spelling of it
+        if missing == [where]:  # do not suggest other shards for a missing shard
             raise NoSuchPath("file", where)
         raise VitreousError(f"There is no file {missing[0]!r}{more}.")
     if not files:
@@ -124,9 +124,9 @@ def matching_files(where: str, endings: Sequence[str] = ()) -> list[Path]:
 
 
 def expand_braces(where: str) -> list[str]:
-    """The names that braces stand for: `a{00..02}` is a00, a01, a02; `{a,b}` is a, b.
+    """Expand braces: `a{00..02}` to a00, a01, a02; `{a,b}` to a, b.
 
-    Braces that hold neither a range nor a comma are part of a name.
+    Braces without a range or a comma are part of the name.
     """
     if Path(where).expanduser().exists():
         return [where]
@@ -145,7 +145,7 @@ def expand_braces(where: str) -> list[str]:
 
 
 def _choices(inside: str) -> list[str]:
-    """What the text between two braces stands for."""
+    """Expand the text between two braces."""
     numbers = _RANGE.fullmatch(inside)
     if numbers is None:
         return inside.split(",") if "," in inside else [f"{{{inside}}}"]

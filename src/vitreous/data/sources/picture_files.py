@@ -1,7 +1,7 @@
 """One picture, or all that a pattern matches: `photo.jpg`, `photos/*.jpg`, `photos/*/*.png`.
 
-The folders that a pattern leaves open are classes: in `photos/*/*.jpg` those under `photos`.
-Pictures that match `photos/*.jpg` have no labels.
+Folders matched by a wildcard are classes: in `photos/*/*.jpg` those under `photos`. Pictures that
+match `photos/*.jpg` have no labels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def list_picture_files(where: str, split: str, root: Path) -> Listing:
 
 
 def picture_paths(where: str) -> list[Path]:
-    """The pictures that a path or pattern means; a folder that matches stands for those in it."""
+    """The pictures of a path or pattern; for a folder that matches those in it."""
     files: list[Path] = []
     for path in matching_files(where):
         if path.is_dir():
@@ -43,7 +43,7 @@ def picture_paths(where: str) -> list[Path]:
 
 
 def _fixed_part(where: str) -> Path:
-    """The folder before the first part of a path that has a pattern in it."""
+    """The folder before the first component with a wildcard."""
     parts = Path(where).expanduser().parts
     open_parts = (place for place, part in enumerate(parts) if "{" in part or has_magic(part))
     return Path(*parts[: next(open_parts)])

@@ -1,8 +1,8 @@
 """`tv:CIFAR10`: torchvision's sets for image classification, downloaded if they are not there yet.
 
-The parameters of their constructors (`train=` or `split=`) tell them apart, not a table of ours. A
-set that keeps its images in one array is read at once; from any other, pictures are read one by
-one.
+The parameters of a constructor (`train=` or `split=`) show how to choose the split, without a table
+of data sets. If a data set keeps its images in one array, that is used; otherwise pictures are read
+one by one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ SETS = (
     "PCAM",
     "RenderedSST2", "StanfordCars", "SUN397", "FakeData",
 )  # fmt: skip
-"""Sets of one label an image; torchvision has others, of boxes, captions, flow and video."""
+"""Data sets with one label per image; torchvision also has boxes, captions, flow and video."""
 
 STALLED = 20.0
-"""Seconds without data after which a download is given up."""
+"""Seconds without data after which a download is aborted."""
 
 
 def list_torchvision_sets(where: str, split: str, root: Path) -> Listing:
@@ -68,8 +68,7 @@ def check_torchvision_set(where: str) -> None:
 
 
 def _build_split(where: str, kind: Any, given: dict[str, Any], split: str) -> Any:
-    """The set with whichever of our names for a split it accepts; it rejects others with a
-    ValueError."""
+    """Build the data set with the first name of the split that it does not reject (ValueError)."""
     for word in SPLIT_NAMES[split]:
         try:
             return _build(where, kind, {**given, "split": word})
@@ -83,7 +82,7 @@ def _build(where: str, kind: Any, given: dict[str, Any]) -> Any:
     """The torchvision data set; its files are downloaded if missing."""
     try:
         return kind(**given)
-    except (RuntimeError, OSError) as error:  # torchvision's way to say that files are missing
+    except (RuntimeError, OSError) as error:  # raised by torchvision if files are missing
         if "download" not in inspect.signature(kind).parameters:
             raise VitreousError(
                 f"The files of 'tv:{where}' are not in {given['root']!r}: {_first_line(error)}."
@@ -105,7 +104,7 @@ def _build(where: str, kind: Any, given: dict[str, Any]) -> Any:
 
 @contextmanager
 def _download_timeout() -> Iterator[None]:
-    """Without it, torchvision waits for a silent server for ever."""
+    """Set a timeout, without which torchvision waits for an unresponsive server for ever."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(STALLED)
     try:
@@ -134,7 +133,7 @@ def _listing(where: str, split: str, dataset: Any, root: Path) -> Listing:
 
 
 def _labels(dataset: Any) -> NDArray[np.int64]:
-    """From the attribute that has them; as a last resort every image is opened for its label."""
+    """Labels from the attribute that has them; as a last resort, open every image for its label."""
     for attribute in ("targets", "labels", "_labels", "y"):
         values = np.asarray(getattr(dataset, attribute, ()))
         if values.shape == (len(dataset),):

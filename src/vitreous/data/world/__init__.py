@@ -1,5 +1,4 @@
-"""The embedded world: small pictures that the package draws itself, with everything that is true of
-them.
+"""Synthetic data sets: small images that the package draws itself, with complete ground truth.
 
 `load("shapes")` gives objects whose shape, texture, colour, place and background are independent of
 each other; `load("cues")` and `load("conflict")` a training and a test set for shape against

@@ -1,4 +1,4 @@
-"""Random fields whose amplitude falls as a power of frequency; photographs of nature have 1/f."""
+"""Random fields with amplitude 1/f^beta; natural photographs have about 1/f."""
 
 from __future__ import annotations
 

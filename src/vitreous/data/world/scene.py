@@ -1,9 +1,9 @@
 """The scene: one object with shape, texture and colour on a natural background, lit from one side.
 
-A scene is six planes and a table of colours. The planes say how much of what is at each pixel
-(background, its two natural fields, object, its texture, its light); their product with the table
-is the picture. All randomness is one table of uniform numbers, so that every factor is independent
-of every other: shape-against-texture measurements rely on that.
+A scene consists of six planes and a colour table. The planes are the weights at each pixel of
+background, its two natural fields, object, its texture and its light; their product with the table
+is the image. All randomness comes from one table of uniform numbers, so that all factors are
+independent, on which measurements of shape against texture rely.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DICE = (
     *("field_1", "across_1", "down_1", "field_2", "across_2", "down_2"),
     *("field_3", "across_3", "down_3"),
 )
-"""Uniform numbers of each scene. The first eight become the truth; the rest is not reported."""
+"""Uniform numbers of each scene. The first eight determine the ground truth."""
 
 SMALLEST, LARGEST = 0.52, 0.74  # diameter of the circle round an object, as a share of the image
 WANDER = 0.13  # largest offset of its centre on either axis: no object leaves the image
@@ -168,8 +168,8 @@ def _colour_table(dice: Dice, truth: Truth) -> Tensor:
 
 
 def boxes(distance: Tensor) -> Tensor:
-    """(n, 4) x0, y0, x1, y1 of the pixels whose centre is in the object; x1 and y1 are beyond
-    it."""
+    """Bounding boxes (n, 4), x0, y0, x1, y1, of pixels with centres in the object; x1 and y1 are
+    exclusive."""
     sides = []
     for axis in (1, 2):
         inside = (distance.amin(axis) < 0).byte()
@@ -179,7 +179,7 @@ def boxes(distance: Tensor) -> Tensor:
 
 
 def _rows_by_class(classes: Tensor, things: Iterable[Thing]) -> Iterator[tuple[Tensor, Thing]]:
-    """Yield the rows of each class that occurs, and its thing, to draw all of a kind at once."""
+    """Yield the rows of each class that occurs with its entry of `things`, to draw them at once."""
     for number, thing in enumerate(things):
         rows = (classes == number).nonzero().flatten()
         if len(rows):

@@ -1,9 +1,8 @@
-"""Five synthetic tasks, SYN-A to SYN-E: each needs one ability of a model and, if possible, no
-other.
+"""Five synthetic tasks, SYN-A to SYN-E, each of which needs, as far as possible, a single ability.
 
 Each function takes a generator, a number of images and their side, and returns uint8 images
-(n, 3, side, side) and what is true of them. All but SYN-E are grey or nearly so: only what the task
-is about tells the classes apart.
+(n, 3, side, side) and their ground truth. All but SYN-E are nearly grey, so that classes differ
+only in what the task is about.
 """
 
 from __future__ import annotations
@@ -151,8 +150,7 @@ def _bullseye(side: int) -> Tensor:
 
 
 def draw_pairs(generator: torch.Generator, count: int, side: int) -> Drawn:
-    """SYN-D: whether two symbols, at least half the image apart, agree, as they do half the
-    time."""
+    """SYN-D: whether two symbols at a distance of at least half the image are equal (half are)."""
     kinds, cells = len(SYMBOLS), side // 4
     same = _integers(generator, 2, count)
     first = _integers(generator, kinds, count)

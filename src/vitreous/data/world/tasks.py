@@ -1,4 +1,4 @@
-"""The tasks of the embedded world, and the data sets made of them."""
+"""The synthetic tasks, and data sets of them."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def load_task(
     image: int = 32,
     seed: int = 0,
 ) -> Dataset:
-    """`size` images of a task; `truth` has everything known of each: factors, boxes, both cues.
+    """`size` images of a task; `truth` has the ground truth: factors, boxes, both cues.
 
     Image i depends on (task, split, seed, i) and `image` alone; a larger set begins with the
     smaller one.
@@ -156,7 +156,7 @@ def load_task(
 
 
 def _draw(task: _Task, split: str, count: int, image: int, seed: int) -> Drawn:
-    """The first `count` images, in complete blocks, so that images do not depend on `count`."""
+    """Draw the first `count` images, in full blocks, so that images do not depend on `count`."""
     images = torch.empty(count, 3, image, image, dtype=torch.uint8)
     parts: list[dict[str, Tensor]] = []
     for start in range(0, count, BLOCK):
@@ -171,7 +171,7 @@ def _draw(task: _Task, split: str, count: int, image: int, seed: int) -> Drawn:
 
 @lru_cache(maxsize=64)
 def _mean_and_std(task: str, image: int) -> tuple[Triple, Triple]:
-    """Of the channels, in [0, 1], over the first training images: the same for all splits."""
+    """Mean and std of the channels, in [0, 1], over the first training images; for all splits."""
     images, _ = _draw(_TASKS[task], "train", SAMPLE, image, 0)
     pixels = images.transpose(0, 1).flatten(1).double() / 255
     (r, g, b), (rs, gs, bs) = (

@@ -22,11 +22,11 @@ def analysis_options(name: str) -> dict[str, tuple[str, str]]:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
     }
-    found: dict[str, tuple[str, str]] = {}
+    options: dict[str, tuple[str, str]] = {}
     for kind in (node for node in source.body if isinstance(node, ast.ClassDef)):
         if not any(ast.unparse(each).startswith("dataclass") for each in kind.decorator_list):
             continue
-        for node, after in zip(kind.body, [*kind.body[1:], None], strict=True):
+        for node, docstring in zip(kind.body, [*kind.body[1:], None], strict=True):
             if (
                 not isinstance(node, ast.AnnAssign)
                 or node.value is None
@@ -36,10 +36,8 @@ def analysis_options(name: str) -> dict[str, tuple[str, str]]:
             if ast.unparse(node.target).startswith("_"):
                 continue
             default = constants.get(ast.unparse(node.value), node.value)
-            says = (
-                after.value.value
-                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                else ""
-            )
-            found[ast.unparse(node.target)] = ast.unparse(default), " ".join(str(says).split())
-    return found
+            meaning: object = ""
+            if isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant):
+                meaning = docstring.value.value
+            options[ast.unparse(node.target)] = ast.unparse(default), " ".join(str(meaning).split())
+    return options

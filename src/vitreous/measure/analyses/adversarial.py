@@ -10,9 +10,8 @@ al., ICLR 2015; Madry et al., ICLR 2018. The code of Park & Kim 2022 uses ε = 0
 normalised inputs.)
 
 The loss is cross-entropy, log(1 + exp m) with m = log Σ_{others} exp score − score of the label. It
-grows with m, and both gradients have the same direction, so the attacks maximise m itself: the
-cross-entropy of a very confident model is flat in floating point, and an attack on it would not
-move.
+increases with m, and both gradients have the same direction. The attacks maximise m, because the
+cross-entropy of a very confident model is constant in floating point and has no gradient.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Bench, Found
+from vitreous.measure.analysis import Bench, PieceNumbers
 from vitreous.measure.probe import Batch
 from vitreous.measure.report_section import Section
 from vitreous.measure.robustness.shifts import (
@@ -100,10 +99,10 @@ class Adversarial(ShiftAnalysis):
             attacked = pgd(subject, pixels, labels, radius, self.steps, start)
         return (attacked - mean) / std
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
-        for subject in asked:
-            scores, model = ShiftScores(found[subject.name], bench), {"model": subject.name}
+        for subject in subjects:
+            scores, model = ShiftScores(computed[subject.name], bench), {"model": subject.name}
             overall = {"attack": "all", "epsilon": float("nan"), "attacked": False, "overall": True}
             rows.append({**model, **overall, **scores.mean_row(self.shifts(subject, bench))})
             for attack in self.attacks:

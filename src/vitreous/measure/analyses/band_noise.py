@@ -3,15 +3,15 @@
     x_noise = x + F⁻¹(F(δ) ⊙ ring(f)),      ring(f): frequencies in f ± width / 2
     change(f) = accuracy(x_noise) − accuracy(x)
 
-Frequencies are in π radians per pixel of the model's input, 1 being the highest that pixels can
-hold. A wave's frequency is the larger of the two along the axes, so rings are square. Park & Kim
+Frequencies are in π radians per pixel of the model's input, of which 1 is the highest. The
+frequency of a wave is the larger of those along the axes, so rings are square. Park & Kim
 2022 (Fig. 2b) find that a ViT is vulnerable to low-frequency noise and a ResNet to high-frequency
 noise.
 
-The paper does not say how strong its noise is. Here it is as strong as it takes for the first model
-to lose `drop` on average over all frequencies, found by bisection; every model then gets the same
-noise. δ is drawn once per image, the same for all frequencies. Noise may leave the range of pixels:
-clipping would spread it over all frequencies.
+The paper does not state the strength of its noise. Here bisection finds the strength at which the
+first model loses `drop` in accuracy, on average over all frequencies. Every model gets the same
+noise. δ is drawn once per image, the same for all frequencies. Noisy images are not clipped to the
+range of pixels, because clipping would spread noise over all frequencies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from vitreous.data.frequency import WIDTHS, Definition, band_noise, ring
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch
 from vitreous.measure.report_section import Section
@@ -49,9 +49,9 @@ __all__ = ["BandNoise"]
 
 log = logging.getLogger("vitreous")
 WEAKEST, STRONGEST = 2.0**-8, 2.0
-"""Range of the search for a strength; pixels go from 0 to 1."""
+"""Range of strengths to search; pixels go from 0 to 1."""
 STEPS = 9
-"""Bisections: the strength is then right to one part in a hundred."""
+"""Number of bisections, which find the strength to one per cent."""
 CLOSE = 0.01
 """The search ends when the mean loss of accuracy is this close to `drop`."""
 IMAGES = 256
@@ -122,7 +122,7 @@ class BandNoise(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         strength = self.strength or self._matched_strength(bench)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             if piece == CLEAN:
                 numbers = evaluate_images(
                     subject, bench, lambda batch: subject.prepare(batch.images)
@@ -131,7 +131,7 @@ class BandNoise(Analysis):
                 numbers = self._under_noise(subject, bench, float(piece), strength)
             return {**numbers, "strength": torch.tensor(strength, dtype=torch.float64)}
 
-        yield one
+        yield compute
 
     def _under_noise(
         self, subject: Subject, bench: Bench, frequency: float, strength: float
@@ -160,8 +160,8 @@ class BandNoise(Analysis):
         return images + (noise / std).to(images.dtype)
 
     def _matched_strength(self, bench: Bench) -> float:
-        """Return the strength at which the first suitable model loses `drop`; searched for once."""
-        first = next(each for each in bench.setting.subjects if not self.unsuited(each, bench))
+        """Return the strength at which the first suitable model loses `drop`; cached."""
+        first = next(s for s in bench.setting.subjects if not self.unsuited(s, bench))
         key = (first.fingerprint, bench.data.fingerprint, bench.seed)
         if key not in self._strengths:
             self._strengths[key] = self._search(first, bench)
@@ -169,34 +169,34 @@ class BandNoise(Analysis):
 
     def _search(self, subject: Subject, bench: Bench) -> float:
         data = bench.data.take(range(min(IMAGES, len(bench.data))))
-        fewer = replace(bench, setting=replace(bench.setting, data=data))
+        subset = replace(bench, setting=replace(bench.setting, data=data))
 
         def accuracy(numbers: dict[str, Tensor]) -> float:
             return float(numbers["right"].double().mean())
 
         clean = accuracy(
-            evaluate_images(subject, fewer, lambda batch: subject.prepare(batch.images))
+            evaluate_images(subject, subset, lambda batch: subject.prepare(batch.images))
         )
         low, high = WEAKEST, STRONGEST
-        lost, strength = 0.0, STRONGEST
+        loss, strength = 0.0, STRONGEST
         for _ in range(STEPS):
             strength = math.sqrt(low * high)
             noisy = [
-                accuracy(self._under_noise(subject, fewer, frequency, strength))
+                accuracy(self._under_noise(subject, subset, frequency, strength))
                 for frequency in self.frequencies
             ]
-            lost = clean - float(np.mean(noisy))
-            if abs(lost - self.drop) <= CLOSE:
+            loss = clean - float(np.mean(noisy))
+            if abs(loss - self.drop) <= CLOSE:
                 break
-            if lost < self.drop:
+            if loss < self.drop:
                 low = strength
             else:
                 high = strength
-        if abs(lost - self.drop) > max(2 * CLOSE, 1 / len(data)):
+        if abs(loss - self.drop) > max(2 * CLOSE, 1 / len(data)):
             log.warning(
                 "%s loses %.3f to noise of strength %.3g, not %.3f.",
                 subject.name,
-                lost,
+                loss,
                 strength,
                 self.drop,
             )
@@ -206,29 +206,29 @@ class BandNoise(Analysis):
         return ring((size[0], size[1]), frequency * math.pi, self._width(size), self.definition)
 
     def _width(self, size: Sequence[int]) -> float:
-        """Return the width in radians: a whole number of waves, so that rings are alike."""
+        """Return the width in radians, an integer number of waves, so that all rings are equal."""
         if self.definition == "released":
             return math.pi * self.width
         wave = 2 / max(size)
         return math.pi * (max(round(self.width / wave), 1) * wave)
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         names = [f"{frequency:g}" for frequency in self.frequencies]
         rows: list[dict[str, Any]] = []
-        for subject in asked:
-            scores = ShiftScores(found[subject.name], bench)
+        for subject in subjects:
+            scores = ShiftScores(computed[subject.name], bench)
             row = {"model": subject.name, "noisy": False, "pictured": False, "overall": False}
             rows.append({**row, "frequency": math.nan, **scores.row(CLEAN)})
             overall = {**row, "frequency": math.nan, "overall": True}
             rows.append({**overall, **scores.mean_row(names)})
-            row |= {"noisy": True, "pictured": subject is asked[0]}
-            rows += [{**row, "frequency": float(each), **scores.row(each)} for each in names]
+            row |= {"noisy": True, "pictured": subject is subjects[0]}
+            rows += [{**row, "frequency": float(name), **scores.row(name)} for name in names]
         table, replicates = tabulate(rows, COLUMNS)
-        size = asked[0].specimen.anatomy.image[1:]
+        size = subjects[0].specimen.anatomy.image[1:]
         rings = [self._ring(size, frequency).numpy() for frequency in self.frequencies]
         about = {
-            "strength": float(found[asked[0].name][CLEAN]["strength"]),
-            "reference": asked[0].name,
+            "strength": float(computed[subjects[0].name][CLEAN]["strength"]),
+            "reference": subjects[0].name,
             "mean_drop": -float(table.loc[table["overall"], "change"].iloc[0]),
             "width": self._width(size) / math.pi,
         }

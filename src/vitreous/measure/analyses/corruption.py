@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vitreous.data.corruptions import CORRUPTIONS, EXTRA, GROUPS, KINDS, corrupt
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Bench, Found
+from vitreous.measure.analysis import Bench, PieceNumbers
 from vitreous.measure.probe import Batch
 from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import Array
@@ -102,12 +102,12 @@ class CorruptionAnalysis(ShiftAnalysis):
         )
         return subject.prepare(corrupted)
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        names = [each.name for each in asked]
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
+        names = [each.name for each in subjects]
         if self.reference and self.reference not in names:
             raise UnknownName("reference", self.reference, names, f"Models are {', '.join(names)}.")
         reference = self.reference or names[0]
-        scores = {name: ShiftScores(found[name], bench) for name in names}
+        scores = {name: ShiftScores(computed[name], bench) for name in names}
         errors = {name: self._errors(scores[name]) for name in names}
         rows: list[dict[str, Any]] = []
         for name in names:

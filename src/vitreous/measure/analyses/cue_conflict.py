@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.report_section import Section
 from vitreous.measure.resampling import resampled_ratios
@@ -81,7 +81,7 @@ class CueConflict(Analysis):
     @contextmanager
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         @torch.no_grad()
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             answers = []
             for batch in bench.batches():
                 scores = logits(subject.specimen(subject.prepare(batch.images)))
@@ -89,9 +89,9 @@ class CueConflict(Analysis):
                 answers.append(scores.argmax(1).cpu())
             return {"answer": torch.cat(answers)}
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         conflicting = _conflicting(bench)
         shape, texture = (bench.data.truth[cue].cpu()[conflicting] for cue in CUES)
         rows: list[dict[str, Any]] = []
@@ -103,8 +103,8 @@ class CueConflict(Analysis):
             hits.append(hit)
             cases.append(case)
 
-        for subject in asked:
-            answers = found[subject.name]["answers"]["answer"][conflicting]
+        for subject in subjects:
+            answers = computed[subject.name]["answers"]["answer"][conflicting]
             by_shape, by_texture = (answers == shape).numpy(), (answers == texture).numpy()
             decided = by_shape | by_texture
             row = {"model": subject.name, "overall": False, "answered": False, "by_class": False}
@@ -115,13 +115,13 @@ class CueConflict(Analysis):
                 cue_row = {**row, "measure": cue, "class": "all"}
                 add(cue_row, hit, np.ones_like(hit), answered=True)
             for label in shape.unique().tolist():
-                inside = (shape == label).numpy()
+                of_class = (shape == label).numpy()
                 label_row = {**share, "class": bench.data.classes[label]}
-                add(label_row, by_shape & inside, decided & inside, by_class=True)
+                add(label_row, by_shape & of_class, decided & of_class, by_class=True)
         numbers = conflicting.nonzero()[:, 0].tolist()
         over, under = np.stack(hits, 1), np.stack(cases, 1)
-        drawn = resampled_ratios(over, under, numbers, bench.seed)[1:]
-        shares = Estimate(*wilson(over.sum(0), under.sum(0)), drawn)
+        resampled = resampled_ratios(over, under, numbers, bench.seed)[1:]
+        shares = Estimate(*wilson(over.sum(0), under.sum(0)), resampled)
         for i, row in enumerate(rows):
             row |= {"value": shares[i], "n": int(under[:, i].sum())}
         table, replicates = tabulate(rows, COLUMNS)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import score_images
 from vitreous.measure.report_section import Section
@@ -55,7 +55,7 @@ from vitreous.results.words import format_estimate, format_percent
 __all__ = ["Ensemble"]
 
 SHARD = 128
-"""Images of a piece."""
+"""Number of images per piece."""
 ALL, MEAN = "ensemble", "mean of members"
 
 
@@ -83,19 +83,20 @@ class Ensemble(Analysis):
 
     def further_members(self, bench: Bench) -> list[Subject]:
         """Open `others` once; raise if one has other classes."""
-        given = bench.setting.subjects
+        models = bench.setting.subjects
         if self.others and not self._opened:
-            sides = set(given[0].specimen.anatomy.image[1:])
+            sides = set(models[0].specimen.anatomy.image[1:])
             image = sides.pop() if len(sides) == 1 else None
-            opened = subjects(self.others, image=image, device=given[0].device, seed=bench.seed)
-            self._opened += [each.shown(bench.data) for each in opened]
-        for each in self._opened:
-            if each.name in [subject.name for subject in given]:
+            opened = subjects(self.others, image=image, device=models[0].device, seed=bench.seed)
+            self._opened += [member.for_dataset(bench.data) for member in opened]
+        for member in self._opened:
+            if member.name in [model.name for model in models]:
                 raise VitreousError(
-                    f"{each.name} is one of the models and one of `others`; name each member once."
+                    f"{member.name} is one of the models and one of `others`; name each member "
+                    "once."
                 )
-            if bench.setting.labelled and (why := bench.setting.unmarkable(each)):
-                raise VitreousError(f"{each.name} cannot join the ensemble. {why}")
+            if bench.setting.labelled and (why := bench.setting.unmarkable(member)):
+                raise VitreousError(f"{member.name} cannot join the ensemble. {why}")
         return self._opened
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
@@ -124,7 +125,7 @@ class Ensemble(Analysis):
         pieces = self._pieces(subject, bench)
 
         @torch.no_grad()
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             member, start = pieces[piece]
             logs: list[Tensor] = []
             data = bench.data if member.framing is None else bench.data.framed(member.framing)
@@ -134,14 +135,14 @@ class Ensemble(Analysis):
                 logs.append(scores.double().log_softmax(1).float().cpu())
             return {"logs": torch.cat(logs)}
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         parts: dict[str, list[Tensor]] = {}
-        for subject in asked:
+        for subject in subjects:
             for piece, (member, _) in self._pieces(subject, bench).items():
-                parts.setdefault(member.name, []).append(found[subject.name][piece]["logs"])
-        members = [each.name for each in (*asked, *self.further_members(bench))]
+                parts.setdefault(member.name, []).append(computed[subject.name][piece]["logs"])
+        members = [member.name for member in (*subjects, *self.further_members(bench))]
         logs = {name: torch.cat(parts[name]).double() for name in members}
         rows = [*_single_rows(logs, bench), *_pair_rows(logs, bench)]
         table, replicates = tabulate(rows, COLUMNS)
@@ -187,8 +188,8 @@ class Ensemble(Analysis):
 
 
 def _classifiers(bench: Bench) -> list[Subject]:
-    """Return the models whose answers can be marked right or wrong."""
-    return [each for each in bench.setting.subjects if not bench.setting.unmarkable(each)]
+    """Return the models whose predictions can be compared with labels."""
+    return [s for s in bench.setting.subjects if not bench.setting.unmarkable(s)]
 
 
 def mean_log_probabilities(logs: Mapping[str, Tensor]) -> Tensor:
@@ -199,10 +200,10 @@ def mean_log_probabilities(logs: Mapping[str, Tensor]) -> Tensor:
 def ensemble_diversity(logs: Mapping[str, Tensor]) -> Tensor:
     """Return the entropy of the mean minus the mean entropy, (n,)."""
 
-    def entropy(each: Tensor) -> Tensor:
-        return torch.special.entr(each.exp()).sum(1)
+    def entropy(log_probabilities: Tensor) -> Tensor:
+        return torch.special.entr(log_probabilities.exp()).sum(1)
 
-    members = torch.stack([entropy(each) for each in logs.values()])
+    members = torch.stack(list(map(entropy, logs.values())))
     return entropy(mean_log_probabilities(logs)) - members.mean(0)
 
 
@@ -210,9 +211,9 @@ def _single_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str,
     """Yield rows of the ensemble, its members, and the mean of their numbers."""
     labels, count = bench.data.labels.cpu(), len(bench.data)
     numbers: dict[str, Numbers] = {}
-    for name, each in {ALL: mean_log_probabilities(logs), **logs}.items():
-        every = score_images(each, labels)
-        numbers[name] = {part: every[part] for part in PER_IMAGE}
+    for name, log_probabilities in {ALL: mean_log_probabilities(logs), **logs}.items():
+        terms = score_images(log_probabilities, labels)
+        numbers[name] = {part: terms[part] for part in PER_IMAGE}
     measures = ("value", "change", "ece", "plain_ece", "brier", "nll")
     scores = ShiftScores({**numbers, CLEAN: numbers[ALL]}, bench, measures)
 
@@ -234,13 +235,13 @@ def _single_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str,
 def _pair_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]:
     """Yield a row for each ordered pair of members, also of a member with itself, for a map."""
     count = len(bench.data)
-    answers = torch.stack([each.argmax(1) for each in logs.values()], 1)
+    answers = torch.stack([member.argmax(1) for member in logs.values()], 1)
     differ = (answers[:, :, None] != answers[:, None, :]).numpy()
-    drawn = resampled_means(differ, range(count), bench.seed)[1:]
-    for (i, one), (j, other) in product(enumerate(logs), repeat=2):
+    replicates = resampled_means(differ, range(count), bench.seed)[1:]
+    for (i, member), (j, other) in product(enumerate(logs), repeat=2):
         share = wilson(differ[:, i, j].sum(), count) if i != j else Interval(0.0, 0.0, 0.0)
-        row = {"model": one, "other": other, "part": "pair", "pair": True, "single": False}
-        yield {**row, "disagreement": Estimate(*share, drawn[:, i, j]), "n": count}
+        row = {"model": member, "other": other, "part": "pair", "pair": True, "single": False}
+        yield {**row, "disagreement": Estimate(*share, replicates[:, i, j]), "n": count}
 
 
 COLUMNS = (

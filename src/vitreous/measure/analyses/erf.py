@@ -5,12 +5,13 @@
     radius = Σ share[x] ‖x − p‖
 
 for the feature f at position p of a unit's map; x runs over pixels. Random signs s measure what all
-channels depend on, not their plain sum, which a normalisation may hold constant. Shares come before
-any threshold, so nothing depends on the size of gradients. Area is the smallest share of the pixels
-that holds half (or 99 %) of the gradient. Positions are the centre of the map and four others.
+channels depend on; their plain sum may be constant because of a normalisation. Gradients are
+normalised to shares before any threshold, so that their size does not matter. Area is the smallest
+share of the pixels that contains half (or 99 %) of the gradient. Positions are the centre of the
+map and four others.
 
 Raghu et al. 2021 (Fig. 6) find that receptive fields of a ViT are larger than a ResNet's from the
-beginning, global in the middle of the network, and keep a strong centre, which skips carry.
+beginning, global in the middle of the network, and keep a strong centre because of skips.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, estimated, where
 from vitreous.measure.report_section import Section
@@ -97,8 +98,8 @@ class ERF(Analysis):
     marked = False
 
     def __post_init__(self) -> None:
-        given: Any = self.positions
-        self.positions = (given,) if isinstance(given, str) else tuple(given)
+        positions: Any = self.positions
+        self.positions = (positions,) if isinstance(positions, str) else tuple(positions)
         for position in self.positions or ("",):
             if position not in PLACES:
                 raise UnknownName("position", position, PLACES, f"There are {', '.join(PLACES)}.")
@@ -119,7 +120,7 @@ class ERF(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         size, units = subject.specimen.anatomy.image[1:], self.units(subject)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             maps = [position_distances(piece, _grid(unit), size) for unit in units]
             distances = torch.stack(maps).to(subject.device)
             field = torch.zeros_like(distances)
@@ -129,16 +130,16 @@ class ERF(Analysis):
                 field += fields.sum(1)
                 total.append(fields.sum((2, 3)).mT)
                 reach.append(torch.einsum("ubhw,uhw->bu", fields, distances))
-            areas = [[field_area(each, share) for share in AREAS] for each in field]
+            areas = [[field_area(unit_field, share) for share in AREAS] for unit_field in field]
             return {
                 "total": torch.cat(total),
                 "reach": torch.cat(reach),
                 "uniform": distances.mean((1, 2)),
                 "area": torch.tensor(areas, dtype=torch.float64),
-                "pictures": torch.stack([_picture(each) for each in field]),
+                "pictures": torch.stack(list(map(_picture, field))),
             }
 
-        yield one
+        yield compute
 
     def _fields(
         self, subject: Subject, units: Sequence[Unit], position: str, batch: Batch
@@ -166,17 +167,17 @@ class ERF(Analysis):
             fields = images.new_zeros(shape, dtype=torch.float64)
             for i, unit in enumerate(units):
                 if unit.name in outputs:
-                    (slope,) = torch.autograd.grad(outputs[unit.name], images, retain_graph=True)
-                    fields[i] = slope.double().abs().mean(1)
+                    (gradient,) = torch.autograd.grad(outputs[unit.name], images, retain_graph=True)
+                    fields[i] = gradient.double().abs().mean(1)
         return fields
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         weights = bootstrap_weights(range(len(bench.data)), bench.seed)
         rows: list[dict[str, Any]] = []
         pictures: list[Tensor] = []
-        left_out: dict[str, dict[str, str]] = {each.name: {} for each in asked}
-        for subject in asked:
-            pieces = found[subject.name]
+        left_out: dict[str, dict[str, str]] = {subject.name: {} for subject in subjects}
+        for subject in subjects:
+            pieces = computed[subject.name]
             for unit in subject.specimen.units:
                 if unit.grid is None:
                     left_out[subject.name][unit.name] = "It has no feature map, so no positions."
@@ -215,13 +216,13 @@ class ERF(Analysis):
 
 def _statistics(numbers: Numbers, unit: int, weights: Array) -> dict[str, Any]:
     """Return areas and radius of one unit, for one position."""
-    drawn = torch.from_numpy(weights)
-    total, reach = (drawn @ numbers[part][:, unit] for part in ("total", "reach"))
+    bootstrap = torch.from_numpy(weights)
+    total, reach = (bootstrap @ numbers[part][:, unit] for part in ("total", "reach"))
     count = weights.shape[1]
     radius = estimated((reach / total).where(total > 0, torch.nan), count)
-    half, most = numbers["area"][unit].tolist()
+    area, area_99 = numbers["area"][unit].tolist()
     relative = float(radius.value) / float(numbers["uniform"][unit])
-    return {"area": half, "area_99": most, "relative": relative, "value": radius, "n": count}
+    return {"area": area, "area_99": area_99, "relative": relative, "value": radius, "n": count}
 
 
 def _grid(unit: Unit) -> Grid:
@@ -245,7 +246,7 @@ def position_distances(name: str, grid: Grid, size: Sequence[int]) -> Tensor:
 
 
 def random_signs(batch: Batch, channels: int) -> Tensor:
-    """Draw signs from each image's number and the seed, (b, channels)."""
+    """Draw random signs (b, channels), which depend on each image's number and the seed."""
     generators = row_generators(batch.seed, batch.rows.tolist())
     drawn = [generator.integers(0, 2, channels) for generator in generators]
     return torch.from_numpy(2 * np.stack(drawn) - 1)

@@ -3,8 +3,8 @@
     low(f) = accuracy of F⁻¹(F(x) ⊙ [frequency ≤ f])
     high(f) = accuracy of F⁻¹(F(x) ⊙ [frequency > f])
 
-Frequencies are in π radians per pixel of the model's input, the larger of the two along the axes.
-What low-pass keeps, high-pass removes. The filter works on normalised images: where it removes the
+Frequencies are in π radians per pixel of the model's input, the larger of those along the axes.
+What low-pass keeps, high-pass removes. The filter works on normalised images: if it removes the
 mean colour, the image gets the mean colour of the model's training data. Filtered images may leave
 the range of pixels; they are not clipped. A model that relies on shape should keep its accuracy
 without fine detail (Park & Kim 2022, section 3).
@@ -21,7 +21,7 @@ import numpy as np
 from torch import Tensor
 
 from vitreous.data.frequency import high_pass, low_pass
-from vitreous.measure.analysis import Bench, Found
+from vitreous.measure.analysis import Bench, PieceNumbers
 from vitreous.measure.probe import Batch
 from vitreous.measure.report_section import Section
 from vitreous.measure.robustness.shifts import (
@@ -71,21 +71,21 @@ class FrequencyPass(ShiftAnalysis):
         kind, cutoff = shift.split()
         return FILTERS[kind](subject.prepare(batch.images), float(cutoff) * math.pi)
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
-        for subject in asked:
-            scores = ShiftScores(found[subject.name], bench)
+        for subject in subjects:
+            scores = ShiftScores(computed[subject.name], bench)
             row = {"model": subject.name, "filtered": False, "pictured": False, "overall": False}
             rows.append({**row, "filter": CLEAN, "cutoff": math.nan, **scores.row(CLEAN)})
             overall = {**row, "filter": "all", "cutoff": math.nan, "overall": True}
             rows.append({**overall, **scores.mean_row(self.shifts(subject, bench))})
-            row |= {"filtered": True, "pictured": subject is asked[0]}
+            row |= {"filtered": True, "pictured": subject is subjects[0]}
             for kind in FILTERS:
                 for cutoff in self.cutoffs:
                     values = scores.row(f"{kind} {cutoff:g}")
                     rows.append({**row, "filter": kind, "cutoff": float(cutoff), **values})
         table, replicates = tabulate(rows, COLUMNS)
-        arrays = {"image": self._pictures(asked[0], bench)}
+        arrays = {"image": self._pictures(subjects[0], bench)}
         return Result(self.name, table, COLUMNS, _views(bench), arrays, replicates=replicates)
 
     def _pictures(self, subject: Subject, bench: Bench) -> np.ndarray:

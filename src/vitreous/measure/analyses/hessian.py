@@ -10,16 +10,17 @@ records it.
 
 Eigenvalues come from Lanczos iteration, which stops when every residual |Hx - λx| is at most
 `tolerance · |λ|`. Power iteration, which the paper's tool uses, takes seven times as many products
-and errs where eigenvalues of opposite sign are close. A second, fresh start looks for eigenvalues
-that the first missed, until it finds none; `about["unconverged"]` counts those that did not
-converge, or could not be verified, within `most` products each. The start is random, so the same
-products give the density of the whole spectrum (stochastic Lanczos quadrature).
+and fails if eigenvalues of opposite sign are close. The search is repeated from new random starts
+for eigenvalues that were missed, until none is found. `about["unconverged"]` counts eigenvalues
+that did not converge, or could not be verified, within `most` products each. As starts are random,
+the same products also give the density of the whole spectrum (stochastic Lanczos quadrature).
 
-    trace = Σ λ of the eigenvectors found + mean over `draws` of uᵀHu,   u: signs, less those
+    trace = Σ λ of the eigenvectors found + mean over `draws` of uᵀHu
 
-Intervals are over batches, Student's t; for NEP, a share, Wilson's with the effective number of
-independent eigenvalues. With a single batch only the trace has one, over its draws: it says nothing
-about other images. Replicates resample batches.
+where u are random signs, projected off these eigenvectors. Intervals are over batches, Student's t;
+for NEP, a share, Wilson's with the effective number of independent eigenvalues. With a single batch
+only the trace has an interval, over its draws, which says nothing about other images. Replicates
+resample batches.
 
 Second derivatives are rewritten for speed (`curvature/second_derivatives.py`). One product per
 model is compared with torch's own before anything is computed.
@@ -38,7 +39,7 @@ from torch import Tensor
 
 from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.curvature.lanczos import BASIS, Spectrum, extreme
 from vitreous.measure.curvature.loss import (
     Batches,
@@ -71,7 +72,7 @@ from vitreous.training.step import is_convolutional
 __all__ = ["HessianSpectrum"]
 
 FAINT = 1e-7
-"""Densities of the spectrum below this share of the largest are rounding, and left out."""
+"""Densities of the spectrum below this share of the largest are rounding errors and left out."""
 
 
 @dataclass
@@ -155,16 +156,16 @@ class HessianSpectrum(Analysis):
         names = self.pieces(subject, bench)
         checked = False
         ready: dict[str, Spectrum] = {}
-        """Spectra of batches that were computed together with an earlier one."""
+        """Spectra of further batches that were computed together with a requested one."""
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             nonlocal checked
             if piece not in ready:
                 first = names.index(piece)
                 together = names[first : first + self._batches_at_once(subject, given, bench)]
                 rows = torch.arange(first * self.size, (first + len(together)) * self.size)
-                shown = [batches(part) for part in rows.split(self.size)]
-                images, targets = (torch.stack(each) for each in zip(*shown, strict=True))
+                prepared = [batches(part) for part in rows.split(self.size)]
+                images, targets = map(torch.stack, zip(*prepared, strict=True))
                 if not checked:
                     check_second_derivatives(subject.specimen, given, images, targets)
                     checked = True
@@ -173,12 +174,13 @@ class HessianSpectrum(Analysis):
                 ready.update(zip(together, spectra, strict=True))
             return _numbers(ready.pop(piece))
 
-        yield one
+        yield compute
 
     def _batches_at_once(self, subject: Subject, given: Weights, bench: Bench) -> int:
-        """Return how many batches run together: on a GPU as many as fit with their Lanczos bases.
+        """Return the number of batches to run in parallel.
 
-        One on a CPU, and for convolutional models: convolutions of stacked weights are slow.
+        On a GPU as many as fit with their Lanczos bases. On a CPU one, and also for convolutional
+        models, because convolutions with stacked weights are slow.
         """
         device = subject.device
         if device.type != "cuda" or is_convolutional(subject.specimen):
@@ -190,8 +192,8 @@ class HessianSpectrum(Analysis):
     def _spectra(self, hessian: Hessian, images: Tensor, first: int, seed: int) -> list[Spectrum]:
         """Run Lanczos on some batches, the first of which has number `first`."""
         count, size = len(images), sum(hessian.sizes)
-        drawn = RandomStreams(f"hessian {seed}", first, count, images.device).uniform(size)
-        start = torch.where(drawn < 0.5, -1.0, 1.0).to(images.dtype)
+        uniform = RandomStreams(f"hessian {seed}", first, count, images.device).uniform(size)
+        start = torch.where(uniform < 0.5, -1.0, 1.0).to(images.dtype)
 
         def product(vectors: Tensor) -> Tensor:
             return hessian(vectors).add_(vectors, alpha=self.weight_decay)
@@ -205,13 +207,13 @@ class HessianSpectrum(Analysis):
             every=4 if images.is_cuda else 1,
             draws=self.draws,
         )
-        return [replace(each, trace=each.trace - self.weight_decay * size) for each in spectra]
+        return [replace(s, trace=s.trace - self.weight_decay * size) for s in spectra]
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
         unconverged: dict[str, int] = {}
-        for subject in asked:
-            pieces = found[subject.name]
+        for subject in subjects:
+            pieces = computed[subject.name]
             batches = {int(name.removeprefix("batch ")): pieces[name] for name in pieces}
             rows += self._rows(subject.name, dict(sorted(batches.items())), bench)
             unconverged[subject.name] = sum(map(self._unconverged, batches.values()))
@@ -240,25 +242,25 @@ class HessianSpectrum(Analysis):
                 yield {**row, "rank": rank, "residual": residual, "value": value}
 
         blank["n"] = len(batches) * self.size
-        drawn = bootstrap_weights(list(batches), bench.seed)
+        bootstrap = bootstrap_weights(list(batches), bench.seed)
         values = [batch["values"].numpy() for batch in batches.values()]
         traces = [batch["trace"].numpy() for batch in batches.values()]
-        replicates = resampled_summaries(values, traces, drawn)
+        replicates = resampled_summaries(values, traces, bootstrap)
         for measure, ends in summaries(values, traces).items():
-            known = replicates[measure][1:]
-            if len(batches) == 1:  # resampling a single batch says nothing
-                known = np.full_like(known, np.nan)
-            yield {**blank, "measure": measure, "value": Estimate(*ends, known)}
+            resampled = replicates[measure][1:]
+            if len(batches) == 1:  # a single batch cannot be resampled
+                resampled = np.full_like(resampled, np.nan)
+            yield {**blank, "measure": measure, "value": Estimate(*ends, resampled)}
 
-        equal = [(each, np.full(len(each), 1 / len(each))) for each in values]
-        nodes = [(each["nodes"].numpy(), each["weights"].numpy()) for each in batches.values()]
-        for measure, points, width, least in (
+        equal = [(leading, np.full(len(leading), 1 / len(leading))) for leading in values]
+        nodes = [(batch["nodes"].numpy(), batch["weights"].numpy()) for batch in batches.values()]
+        for measure, points, width, min_share in (
             ("density", equal, None, 0.0),
             ("spectrum", nodes, 0.01, FAINT),
         ):
-            at, dense = density(points, drawn, width)
+            at, dense = density(points, bootstrap, width)
             band = np.maximum(np.stack(interval(dense, len(batches))), 0)
-            band = np.where(band >= least * band[0].max(), band, np.nan)
+            band = np.where(band >= min_share * band[0].max(), band, np.nan)
             for i, where in enumerate(at.tolist()):
                 value, low, high = band[:, i]
                 at_point = Estimate(value, low, high, dense[1:, i])
@@ -283,7 +285,7 @@ class HessianSpectrum(Analysis):
 
 
 def _numbers(spectrum: Spectrum) -> Numbers:
-    """Return what is kept of a batch."""
+    """Return the numbers to store for a batch."""
     arrays = {
         "values": spectrum.values,
         "residuals": spectrum.residuals,
@@ -293,11 +295,11 @@ def _numbers(spectrum: Spectrum) -> Numbers:
         "products": float(spectrum.products),
         "verified": float(spectrum.verified),
     }
-    return {name: torch.tensor(np.array(each, dtype=np.float64)) for name, each in arrays.items()}
+    return {name: torch.tensor(np.array(a, dtype=np.float64)) for name, a in arrays.items()}
 
 
 FLAGS = {"pooled": "density", "whole": "spectrum", "negative": "NEP", "positive": "APE"}
-"""Columns of yes and no, for the views, and the measures that they select."""
+"""Boolean columns for the views, and the measures that they select."""
 COLUMNS = (
     Column("model", "category", "The model."),
     Column(

@@ -3,11 +3,12 @@
     NLL(x, y) = mean over images of  -log softmax(f(image; w'))[label]
     L2(x, y) = ½ · weight_decay · |w'|²
 
-at w' = w + x·d₁ + y·d₂, on a grid around the weights w, along two random directions, each filter of
-which is as long as the same filter of w (see `curvature/directions.py`). The two terms are kept
-apart, and so is Σ‖W‖, the sum of norms that Park & Kim 2022 plot instead of L2. The centre is the
-trained model itself, to the last bit. They find a ViT's landscape flatter than a ResNet's (Fig.
-1a), at least farther out: in their own numbers the ViT is steeper near the centre.
+at w' = w + x·d₁ + y·d₂, on a grid around the weights w, along two random directions. Each filter of
+a direction has the norm of the same filter of w (see `curvature/directions.py`). The two terms are
+reported separately, and so is Σ‖W‖, the sum of norms that Park & Kim 2022 plot instead of L2. At
+the centre the weights are exactly those of the trained model. Park & Kim find a ViT's landscape
+flatter than a ResNet's (Fig. 1a), at least far from the centre: in their own numbers the ViT is
+steeper near it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.curvature import relief
 from vitreous.measure.curvature.directions import (
     Kind,
@@ -56,15 +57,15 @@ from vitreous.storage.fingerprints import fingerprint, labelled
 __all__ = ["Landscape"]
 
 GROUP = 16
-"""Points per piece."""
-MOST = 128
-"""Maximum number of copies in one pass; more do not keep a GPU busier."""
-FEW = 32
+"""Number of points per piece."""
+MAX_COPIES = 128
+"""Maximum number of copies in one pass; more do not use a GPU better."""
+CPU_BATCH = 32
 """Images per pass on a CPU."""
 SHARD = 128
-"""Images that are augmented together, whatever fits into memory."""
-KEPT = 1 << 30
-"""Bytes of prepared images to keep from one point to the next."""
+"""Number of images that are augmented together, independent of memory."""
+CACHE_SIZE = 1 << 30
+"""Maximum size in bytes of prepared images that are kept from one point to the next."""
 SMALL = 1 << 16
 """Maximum number of parameters whose directions are stored with the result."""
 
@@ -140,7 +141,7 @@ class Landscape(Analysis):
 
     @property
     def where(self) -> Tensor:
-        """Points of the grid, row by row, (points, dimensions); the middle one is exactly zero."""
+        """Points of the grid, row by row, (points, dimensions); the centre is exactly zero."""
         half = self.points // 2
         line = torch.arange(-half, half + 1, dtype=torch.float64) / half * self.reach
         if self.dimensions == 1:
@@ -188,13 +189,13 @@ class Landscape(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         yield _Grid(self, subject, bench)
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         classes = len(bench.data.classes)
         rows: list[dict[str, Any]] = []
         arrays: dict[str, np.ndarray] = {}
         fingerprints: dict[str, list[str]] = {}
-        for subject in asked:
-            parts = [found[subject.name][piece] for piece in self.pieces(subject, bench)]
+        for subject in subjects:
+            parts = [computed[subject.name][piece] for piece in self.pieces(subject, bench)]
             heights = relief.join_heights(parts, len(bench.data), self.weight_decay)
             points = relief.landscape_rows(self.where.numpy(), heights, classes)
             rows += [{"model": subject.name, **row} for row in points]
@@ -206,7 +207,7 @@ class Landscape(Analysis):
         table, replicates = tabulate(rows, relief.COLUMNS)
         table["direction"] = pd.Categorical(table["direction"], ["first", "second"])
         whole = table[table["part"] == "whole"]
-        statistics: dict[str, dict[str, float | None]] = {each.name: {} for each in asked}
+        statistics: dict[str, dict[str, float | None]] = {s.name: {} for s in subjects}
         for model, measure, value in zip(
             whole["model"], whole["measure"], whole["value"], strict=True
         ):
@@ -241,12 +242,12 @@ class Landscape(Analysis):
 
 def _fingerprints(parts: Sequence[Numbers], model: str) -> list[str]:
     """Return the fingerprint of each direction; raise if pieces have different ones."""
-    known = {bytes(part["directions"].flatten().tolist()).hex() for part in parts}
-    if len(known) > 1:
+    digests = {bytes(part["directions"].flatten().tolist()).hex() for part in parts}
+    if len(digests) > 1:
         raise VitreousError(
             f"The pieces of {model} are of different directions; start in a new folder."
         )
-    joined = known.pop()
+    joined = digests.pop()
     return [joined[i : i + 16] for i in range(0, len(joined), 16)]
 
 
@@ -260,18 +261,18 @@ class _Grid:
         self.batches = analysis.batches(subject, bench)
         self.by_batch = analysis.statistics == "batch"
         self.trained = with_statistics(subject.specimen, analysis.statistics)
-        self.batch = analysis.copies or (1 if subject.device.type == "cpu" else MOST)
+        self.batch = analysis.copies or (1 if subject.device.type == "cpu" else MAX_COPIES)
         """Points in one pass; halved when memory runs out."""
         rewrite = with_stackable_attention if self.batch > 1 else with_fused_linear
         self.movable = rewrite(self.trained)
         self.weights = torch.from_numpy(bootstrap_weights(range(len(bench.data)), bench.seed))
         self.prepared: dict[int, tuple[Tensor, Tensor]] = {}
         self.known: dict[int, Tensor] = {}
-        """Losses of the centre, and of points that were computed together with an earlier piece."""
+        """Losses of the centre, and of further points that were computed with an earlier piece."""
 
     @cached_property
     def plane(self) -> Plane:
-        """Computed with the first piece, so that the engine can retry it when memory runs out."""
+        """Computed with the first piece, so that the engine can retry it if memory runs out."""
         return self.analysis.plane(self.subject, self.bench)
 
     @cached_property
@@ -282,15 +283,15 @@ class _Grid:
     @torch.no_grad()
     def __call__(self, piece: str) -> Numbers:
         first, last = map(int, piece.split(" to "))
-        if self.centre not in self.known:  # first of all: every rise is relative to it
+        if self.centre not in self.known:  # the result is relative to the centre
             self.known[self.centre] = require_finite(self.losses_of_centre(), self.subject.name)
-        left = [point for point in range(first, len(self.points)) if point not in self.known]
-        while left and left[0] <= last:
-            losses = halving(self, len(left), lambda: self.losses(left[: self.batch]))
-            self.known.update(zip(left[: len(losses)], losses, strict=True))
-            del left[: len(losses)]
+        remaining = [point for point in range(first, len(self.points)) if point not in self.known]
+        while remaining and remaining[0] <= last:
+            losses = halving(self, len(remaining), lambda: self.losses(remaining[: self.batch]))
+            self.known.update(zip(remaining[: len(losses)], losses, strict=True))
+            del remaining[: len(losses)]
         nll, right = torch.stack([self.known[i] for i in range(first, last + 1)]).unbind(-1)
-        for point in [each for each in self.known if each <= last and each != self.centre]:
+        for point in [p for p in self.known if p <= last and p != self.centre]:
             del self.known[point]
         squares = self.plane.squares(self.points[first : last + 1])
         return {
@@ -304,8 +305,8 @@ class _Grid:
 
     def resample(self, values: Tensor) -> Tensor:
         """Sum over images, as measured and in each resample, (points, 1 + REPEATS)."""
-        # As measured it is a plain sum, as for the model alone: a matrix product adds in an order
-        # that depends on the processor.
+        # The first is a plain sum, as for the model alone, because the order of additions in a
+        # matrix product depends on the processor.
         measured = values.contiguous().sum(1, keepdim=True)
         return torch.cat([measured, values @ self.weights[1:].T], 1)
 
@@ -325,14 +326,14 @@ class _Grid:
         return losses
 
     def losses(self, group: list[int]) -> Tensor:
-        """Return NLL, and whether the answer is right, at some points, (points, images, 2)."""
+        """Return NLL and correctness of every image at some points, (points, images, 2)."""
         stacked = self.batch > 1 and len(group) > 1
         specimen, moved = self.trained, {}
         at_a_time = 0
         if group != [self.centre]:
             specimen, moved = self.movable, self.plane.at(self.points[group])
             if not self.by_batch and self.subject.device.type == "cpu":
-                at_a_time = FEW
+                at_a_time = CPU_BATCH
         if not stacked:
             moved = {name: value[0] for name, value in moved.items()}
         parts = []
@@ -340,19 +341,19 @@ class _Grid:
             copies = len(group) if stacked else 0
             scores = scores_at(specimen, moved, images, copies, at_a_time).double()
             scores = scores if stacked else scores[None]
-            wanted = targets.expand(len(group), *targets.shape)
-            nll = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(0, 1), reduction="none")
+            expanded = targets.expand(len(group), *targets.shape)
+            nll = F.cross_entropy(scores.flatten(0, 1), expanded.flatten(0, 1), reduction="none")
             labels = targets if targets.ndim == 1 else targets.argmax(1)
             right = (scores.argmax(2) == labels).double()
             parts.append(torch.stack([nll.view(len(group), -1), right], -1))
         return torch.cat(parts, 1).cpu()
 
     def images(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield prepared images and targets, as many at a time as fit."""
+        """Yield prepared images and targets in batches."""
         size = SHARD if self.by_batch else self.bench.batch
         for rows in torch.arange(len(self.bench.data)).split(SHARD):
             first = int(rows[0])
             images, targets = self.prepared.get(first) or self.batches(rows)
-            if images[0].nbytes * len(self.bench.data) <= KEPT:
+            if images[0].nbytes * len(self.bench.data) <= CACHE_SIZE:
                 self.prepared[first] = images, targets
             yield from zip(images.split(size), targets.split(size), strict=True)

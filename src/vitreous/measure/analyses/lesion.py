@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import where
 from vitreous.measure.probes.accuracy import rank
@@ -124,7 +124,7 @@ class Lesion(Analysis):
         self._edits: WeakKeyDictionary[Subject, Edits] = WeakKeyDictionary()
 
     def edits(self, subject: Subject) -> Edits:
-        """Return the interventions on a model; finding them takes a pass, and is done once."""
+        """Return the interventions on a model; cached, because finding them takes a pass."""
         if subject not in self._edits:
             list_edits, _ = INTERVENTIONS[self.what]
             self._edits[subject] = list_edits(subject.specimen)
@@ -150,25 +150,25 @@ class Lesion(Analysis):
             images = (subject.prepare(batch.images) for batch in bench.batches())
             return subject.specimen.mean_attention(images)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             model = subject.specimen if piece == WHOLE else edits[piece].make(mean_attention)
             return answers_per_image(model, subject, bench)
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
         about: dict[str, dict[str, Any]] = {"accuracy": {}, "nll": {}, "left_out": {}}
-        for subject in asked:
-            pieces, edits = found[subject.name], self.edits(subject)
-            whole = pieces[WHOLE]
-            if not bool(whole["nll"].isfinite().all()):
+        for subject in subjects:
+            pieces, edits = computed[subject.name], self.edits(subject)
+            intact = pieces[WHOLE]
+            if not bool(intact["nll"].isfinite().all()):
                 raise VitreousError(
                     f"The scores of {subject.name} are not finite, before anything was removed."
                 )
             rows += _rows(subject, edits.possible, pieces, bench)
-            about["accuracy"][subject.name] = float(whole["right"].double().mean())
-            about["nll"][subject.name] = float(whole["nll"].mean())
+            about["accuracy"][subject.name] = float(intact["right"].double().mean())
+            about["nll"][subject.name] = float(intact["nll"].mean())
             if edits.impossible:
                 about["left_out"][subject.name] = edits.impossible
         table, replicates = tabulate(rows, COLUMNS)
@@ -225,15 +225,14 @@ def _rows(
     """Yield a row for each intervention on a model."""
 
     def differences(part: str) -> np.ndarray:
-        """Whole model minus changed one, per image and edit, (n, edits)."""
-        whole = pieces[WHOLE][part].double()
-        changed = [whole - pieces[edit.key][part].double() for edit in edits]
-        return torch.stack(changed, 1).numpy()
+        """Numbers of the intact model minus those of each edited one, (n, edits)."""
+        intact = pieces[WHOLE][part].double()
+        return torch.stack([intact - pieces[edit.key][part].double() for edit in edits], 1).numpy()
 
-    lost, gained = differences("right"), -differences("nll")
-    drawn = resampled_means(np.stack([lost, gained], 1), range(len(lost)), bench.seed)[1:]
-    drop = Estimate(*paired_change(lost), drawn[:, 0])
-    rise = Estimate(*bootstrap_mean(gained, seed=bench.seed), drawn[:, 1])
+    drops, rises = differences("right"), -differences("nll")
+    replicates = resampled_means(np.stack([drops, rises], 1), range(len(drops)), bench.seed)[1:]
+    drop = Estimate(*paired_change(drops), replicates[:, 0])
+    rise = Estimate(*bootstrap_mean(rises, seed=bench.seed), replicates[:, 1])
     for i, edit in enumerate(edits):
         numbers = pieces[edit.key]
         yield {
@@ -250,7 +249,7 @@ def _rows(
 
 @torch.no_grad()
 def answers_per_image(model: Forward, subject: Subject, bench: Bench) -> Numbers:
-    """Return, per image, whether the answer is right, and the NLL; wrong and NaN if not finite."""
+    """Return correctness and NLL per image; if scores are not finite, wrong and NaN."""
     right, nll = [], []
     for batch in bench.batches():
         scores = logits(model(subject.prepare(batch.images)))

@@ -3,17 +3,17 @@
     W = argmin Σ ‖y − b − Wᵀ x‖² + λ ‖W‖²,    y = +1 for the image's class and −1 for the others
 
 for the features x of frozen units: the class token, the mean over positions, or the first position
-alone. The class with the highest score is the answer, on images that were not fitted on. `5` and
-`10` fit on that many images per class, `all` on every fitting image. The penalty has the least
-squared error on a fifth of the fitting images that is held out (and joins in afterwards, for
-`all`).
+alone. Predictions are the classes with the highest scores, on images that were not fitted on. `5`
+and `10` fit on that many images per class, `all` on every fitting image. The penalty minimises the
+squared error on a fifth of the fitting images, which is held out (and for `all` fitted on
+afterwards).
 
-`positions` names units where every token gets a probe of its own: a map of accuracies, and their
-mean, which the left of Raghu et al. 2021, Fig. 11 shows.
+`positions` names units where every token gets its own probe: a map of accuracies, and their mean,
+as in the left of Raghu et al. 2021, Fig. 11.
 
-Features are never stored. One forward pass adds up the normal equations of all units
-(`readout/ridge.py`), a second one over the evaluation images counts right answers. Units are done
-in groups if the sums of all of them would not fit into memory.
+Features are not stored. One forward pass sums up the normal equations of all units
+(`readout/ridge.py`), a second one over the evaluation images counts correct predictions. Units are
+processed in groups if the sums of all of them do not fit into memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from torch import Tensor
 
 from vitreous.data.dataset import Dataset
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, where
 from vitreous.measure.readout import fitting
@@ -130,8 +130,8 @@ class LinearProbe(Analysis):
     def __post_init__(self) -> None:
         self.shots, self.tokens = tuple(self.shots), tuple(self.tokens)
         self.penalties = tuple(self.penalties)
-        given: Any = self.positions
-        self.positions = (given,) if isinstance(given, str) else tuple(given)
+        positions: Any = self.positions
+        self.positions = (positions,) if isinstance(positions, str) else tuple(positions)
         if not self.tokens:
             raise VitreousError(f"The tokens of linear_probe are empty; use some of {TOKENS}.")
         if wrong := [token for token in self.tokens if token not in TOKENS]:
@@ -155,8 +155,8 @@ class LinearProbe(Analysis):
         if not bench.setting.labelled:
             return f"A probe is fitted to labels, and the images of {bench.data.name!r} have none."
         for pattern in self.positions:
-            if not any(_matching(each, pattern) for each in bench.setting.subjects):
-                subject.specimen.anatomy.find(pattern)  # raises, with the names that there are
+            if not any(_matching(s, pattern) for s in bench.setting.subjects):
+                subject.specimen.anatomy.find(pattern)  # raises an error that lists the units
         data = self.probe_data(bench)
         labels = data.fitting.labels
         if not bool((labels >= 0).all()):
@@ -176,14 +176,14 @@ class LinearProbe(Analysis):
         return ""
 
     def probe_data(self, bench: Bench) -> ProbeData:
-        """Divide the images once: that copies them."""
+        """Divide the images into fitting and evaluation images; cached, because it copies them."""
         if bench.data not in self._data:
-            given = bench.splits.get(self.fitted)
-            self._data[bench.data] = ProbeData.split(given, bench.data, self.shots)
+            fitting = bench.splits.get(self.fitted)
+            self._data[bench.data] = ProbeData.split(fitting, bench.data, self.shots)
         return self._data[bench.data]
 
     def probed(self, subject: Subject) -> tuple[list[ProbedFeature], dict[str, str]]:
-        """Return the features that probes read, and reasons for units without any."""
+        """Return the features to fit probes to, and reasons for units without any."""
         probed: list[ProbedFeature] = []
         reasons: dict[str, str] = {}
         every_position = {
@@ -213,12 +213,12 @@ class LinearProbe(Analysis):
         classes, parts = len(bench.data.classes), len(self.probe_data(bench).shots) + 2
         groups: list[list[ProbedFeature]] = []
         free = 0
-        for each in self.probed(subject)[0]:
-            size = 8 * parts * each.width * (each.width + classes)
+        for feature in self.probed(subject)[0]:
+            size = 8 * parts * feature.width * (feature.width + classes)
             if not groups or size > free:
                 groups.append([])
                 free = fitting.MEMORY
-            groups[-1].append(each)
+            groups[-1].append(feature)
             free -= size
         return {f"units from {group[0].key}": group for group in groups}
 
@@ -229,7 +229,7 @@ class LinearProbe(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         data, groups = self.probe_data(bench), self.groups(subject, bench)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             group = groups[piece]
             probes: dict[str, list[Ridge]] | dict[str, list[Logistic]]
             if self.method == "ridge":
@@ -250,36 +250,36 @@ class LinearProbe(Analysis):
                 "penalty": torch.tensor(penalties),
             }
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         data = self.probe_data(bench)
-        rows = [row for subject in asked for row in self._rows(subject, data, found, bench)]
+        rows = [row for subject in subjects for row in self._rows(subject, data, computed, bench)]
         table, replicates = tabulate(rows, COLUMNS)
         down = sorted(set(table["row"]), key=lambda row: int(row or -1), reverse=True)
-        table["row"] = pd.Categorical(table["row"], down)  # the first row of a map is at its top
+        table["row"] = pd.Categorical(table["row"], down)  # row 0 at the top of a map
         about = {
             "fitted_on": len(data.fitting),
             "asked_on": len(data.evaluation),
-            "left_out": {each.name: self.probed(each)[1] | data.missing for each in asked},
+            "left_out": {s.name: self.probed(s)[1] | data.missing for s in subjects},
         }
         views = _views(len(data.evaluation.classes), table)
         return Result(self.name, table, COLUMNS, views, about=about, replicates=replicates)
 
     def _rows(
-        self, subject: Subject, data: ProbeData, found: Found, bench: Bench
+        self, subject: Subject, data: ProbeData, computed: PieceNumbers, bench: Bench
     ) -> Iterator[dict[str, Any]]:
         numbers = range(data.first, data.first + len(data.evaluation))
-        drawn = self._drawn(subject)
+        with_map = self._units_with_map(subject)
         single: dict[Unit, list[tuple[Tensor, Array]]] = {}
         for piece, group in self.groups(subject, bench).items():
-            marks = found[subject.name][piece]
-            every = resampled_means(marks["right"].movedim(2, 0), numbers, bench.seed)[1:]
+            outcome = computed[subject.name][piece]
+            replicates = resampled_means(outcome["right"].movedim(2, 0), numbers, bench.seed)[1:]
             for (i, each), (j, shots) in product(enumerate(group), enumerate(data.settings)):
-                right, at = marks["right"][i, j], position_number(each.token)
-                accuracy = Estimate(*wilson(right.sum().numpy(), len(right)), every[:, i, j])
+                right, at = outcome["right"][i, j], position_number(each.token)
+                accuracy = Estimate(*wilson(right.sum().numpy(), len(right)), replicates[:, i, j])
                 row = self._blank_row(subject, each.unit, data, j)
-                row |= {"penalty": float(marks["penalty"][i, j]), "value": accuracy}
+                row |= {"penalty": float(outcome["penalty"][i, j]), "value": accuracy}
                 if at is None:
                     pooled = each.token == TOKENS[1]
                     yield row | {"token": each.token, "pooled": pooled, "whole": shots == ALL}
@@ -288,10 +288,10 @@ class LinearProbe(Analysis):
                 down, across = divmod(at, each.unit.grid[1])
                 row |= {"token": ONE, "whole": False, "row": str(down), "column": str(across)}
                 row["map"] = f"{subject.name}, {each.unit.name}"
-                yield row | {"mapped": shots == ALL and each.unit in drawn}
+                yield row | {"mapped": shots == ALL and each.unit in with_map}
             for i, each in enumerate(group):
                 if position_number(each.token) is not None:
-                    single.setdefault(each.unit, []).append((marks["right"][i], every[:, i]))
+                    single.setdefault(each.unit, []).append((outcome["right"][i], replicates[:, i]))
         for unit, probes in single.items():
             shares = torch.stack([each for each, _ in probes]).double().mean(0).numpy()
             means = np.mean([each for _, each in probes], axis=0)
@@ -309,8 +309,8 @@ class LinearProbe(Analysis):
         counts = {"fitted": fitted, "n": len(data.evaluation)}
         return {**where(subject, unit), **blank, "shots": shots, **counts}
 
-    def _drawn(self, subject: Subject) -> list[Unit]:
-        """Return the units whose maps are drawn: evenly over the depth, the last one included."""
+    def _units_with_map(self, subject: Subject) -> list[Unit]:
+        """Return the units whose maps are drawn: evenly over the depth, including the last one."""
         probed = [
             each for each in self.probed(subject)[0] if position_number(each.token) is not None
         ]

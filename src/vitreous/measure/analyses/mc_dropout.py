@@ -2,9 +2,9 @@
 
     p(y | x) = 1/T Σ_t softmax(f(x, mask_t)),    a new mask in every pass
 
-for T = 1, 2, 5, … of the same passes, beside the usual prediction in evaluation mode: accuracy, NLL
-and ECE. Masks depend on the seed and the image's number. `vitreous.measure.robustness.dropout`
-defines what counts as dropout.
+for T = 1, 2, 5, … of the same passes, compared with the usual prediction in evaluation mode:
+accuracy, NLL and ECE. Masks depend on the seed and the image's number. What counts as dropout is
+defined in `vitreous.measure.robustness.dropout`.
 
 Park & Kim 2022 read self-attention as such a mean, over neighbouring positions instead of passes
 (Eq. 1 and 2), and spatial smoothing as one that makes two passes as good as fifty without it
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import score_images
 from vitreous.measure.report_section import Section
@@ -54,9 +54,9 @@ from vitreous.storage.fingerprints import checksum
 __all__ = ["McDropout"]
 
 SHARD = 32
-"""Images of a piece."""
-TOGETHER = 16
-"""Passes of one image at a time; fewer only if memory is short."""
+"""Number of images per piece."""
+PASSES_AT_ONCE = 16
+"""Number of passes of one image that run as one batch; fewer if memory is short."""
 MEAN, USUAL = "mean over passes", "evaluation mode"
 
 
@@ -96,7 +96,7 @@ class McDropout(Analysis):
         self._sites: WeakKeyDictionary[Subject, dict[str, list[float]]] = WeakKeyDictionary()
 
     def sites(self, subject: Subject) -> dict[str, list[float]]:
-        """Find the model's dropout once."""
+        """Return the model's dropout sites; cached."""
         if subject not in self._sites:
             self._sites[subject] = dropout_sites(subject)
         return self._sites[subject]
@@ -137,7 +137,7 @@ class McDropout(Analysis):
         names = list(self.pieces(subject, bench))
 
         @torch.no_grad()
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             first = SHARD * names.index(piece)
             rows = range(first, min(first + SHARD, len(bench.data)))
             images = subject.prepare(bench.data.images[rows.start : rows.stop])
@@ -156,22 +156,22 @@ class McDropout(Analysis):
                 numbers |= {f"{which}/{part}": every[part].float() for part in PER_IMAGE}
             return numbers
 
-        yield one
+        yield compute
 
     def _log_means(self, model: Forward, image: Tensor, row: int, bench: Bench) -> list[Tensor]:
         """Return log mean probabilities over the first 1, 2, 5, … passes, (classes,) each."""
         logs: list[Tensor] = []
-        for part in torch.arange(self.passes[-1]).split(min(TOGETHER, bench.batch)):
+        for part in torch.arange(self.passes[-1]).split(min(PASSES_AT_ONCE, bench.batch)):
             with seeded(derive_seed(self.name, bench.seed, row, int(part[0])), image.device):
                 logs.append(_log_softmax(model, image.expand(len(part), *image.shape)))
         sums = torch.cat(logs).logcumsumexp(0)
         return [sums[passes - 1] - log(passes) for passes in self.passes]
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        rows = [row for each in asked for row in self._rows(each, found[each.name], bench)]
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
+        rows = [row for each in subjects for row in self._rows(each, computed[each.name], bench)]
         dropout = {
             each.name: "on every branch" if self.rate else sorted(self.sites(each))
-            for each in asked
+            for each in subjects
         }
         table, replicates = tabulate(rows, COLUMNS)
         return Result(
@@ -184,9 +184,9 @@ class McDropout(Analysis):
         )
 
     def _rows(
-        self, subject: Subject, found: Mapping[str, Numbers], bench: Bench
+        self, subject: Subject, computed: Mapping[str, Numbers], bench: Bench
     ) -> Iterator[dict[str, Any]]:
-        pieces = [found[piece] for piece in self.pieces(subject, bench)]
+        pieces = [computed[piece] for piece in self.pieces(subject, bench)]
         numbers: dict[str, Numbers] = {}
         for which in (CLEAN, *map(str, self.passes)):
             numbers[which] = {

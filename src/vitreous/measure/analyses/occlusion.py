@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Bench, Found
+from vitreous.measure.analysis import Bench, PieceNumbers
 from vitreous.measure.probe import Batch
 from vitreous.measure.report_section import Section
 from vitreous.measure.robustness.shifts import (
@@ -83,10 +83,10 @@ class Occlusion(ShiftAnalysis):
         masks = patch_masks(int(grid), float(share), size, batch, images.device)
         return images.masked_fill(masks[:, None], 0.0)
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
-        for subject in asked:
-            scores, model = ShiftScores(found[subject.name], bench), {"model": subject.name}
+        for subject in subjects:
+            scores, model = ShiftScores(computed[subject.name], bench), {"model": subject.name}
             overall = {"grid": "all", "share": math.nan, "masked": False, "overall": True}
             rows.append({**model, **overall, **scores.mean_row(self.shifts(subject, bench))})
             for grid in self.grids:

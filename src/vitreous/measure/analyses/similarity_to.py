@@ -9,8 +9,8 @@ This is the diagonal of what the probe `cka` computes across two models (formula
 `nano:vit@warmup`.
 
 Raghu et al. 2021 compare models trained on a part of the data with one trained on all of it: lower
-units are similar from a few per cent on, upper ones need more (Fig. 12). Fine-tuning changes upper
-units, and not the first ones (appendix G).
+units are already similar with a few per cent of the data, upper ones need more (Fig. 12).
+Fine-tuning changes upper units, but not the first ones (appendix G).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from vitreous.measure.alignment import Estimator
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Setting
 from vitreous.measure.probes.cka import CKA, too_few
@@ -48,7 +48,7 @@ from vitreous.specimen.observe import Site
 __all__ = ["SimilarityTo"]
 
 SHARD = 128
-"""Images per minibatch, which is also a piece."""
+"""Number of images per minibatch, which is also a piece."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("reference", "category", "The model it is compared with."),
@@ -99,18 +99,18 @@ class SimilarityTo(Analysis):
     marked = False
 
     def __post_init__(self) -> None:
-        self.sites = CKA(self.estimator, self.sites).sites  # which checks them
+        self.sites = CKA(self.estimator, self.sites).sites  # the constructor checks them
 
     def reference(self, bench: Bench) -> Subject:
         """Return the other model: one of those given, or opened once."""
-        given = bench.setting.subjects
-        named = [each for each in given if each.name == self.to]
+        models = bench.setting.subjects
+        named = [each for each in models if each.name == self.to]
         if named or not self.to:
-            return (named or given)[-1]
+            return (named or models)[-1]
         if not self._opened:
-            sides = set(given[0].specimen.anatomy.image[1:])
+            sides = set(models[0].specimen.anatomy.image[1:])
             image = sides.pop() if len(sides) == 1 else None
-            self._opened += subjects(self.to, image=image, device=given[0].device, seed=bench.seed)
+            self._opened += subjects(self.to, image=image, device=models[0].device, seed=bench.seed)
         return self._opened[0]
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
@@ -119,11 +119,12 @@ class SimilarityTo(Analysis):
             if len(bench.setting.subjects) == 1:
                 return "There is no other model: give two, or name one as `to`."
             return "Others are compared with it."
-        ours, theirs = ([unit.name for unit in each.specimen.units] for each in (subject, other))
-        if ours != theirs:
+        names = [unit.name for unit in subject.specimen.units]
+        other_names = [unit.name for unit in other.specimen.units]
+        if names != other_names:
             return (
-                f"Its units are not those of {other.name}: it has {len(ours)}, the other "
-                f"{len(theirs)}."
+                f"Its units are not those of {other.name}: it has {len(names)}, the other "
+                f"{len(other_names)}."
             )
         return too_few(len(bench.data), self.estimator)
 
@@ -134,11 +135,11 @@ class SimilarityTo(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         passing = Pass((self.probe(),), self.setting(subject, bench), SHARD, bench.batch)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             passing.batch = bench.batch
             return passing.shard(self.pieces(subject, bench).index(piece))
 
-        yield one
+        yield compute
 
     def probe(self) -> CKA:
         return CKA(self.estimator, self.sites, SHARD)
@@ -146,26 +147,26 @@ class SimilarityTo(Analysis):
     def setting(self, subject: Subject, bench: Bench) -> Setting:
         return replace(bench.setting, subjects=(subject, self.reference(bench)))
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
         names = [column.name for column in COLUMNS]
         tables: list[pd.DataFrame] = []
         replicates: list[Replicates] = []
         without_value: dict[str, Any] = {}
-        for subject in asked:
+        for subject in subjects:
             probe, setting = self.probe(), self.setting(subject, bench)
             probe.begin(setting)
-            every = probe.answer(_sums(found[subject.name]), setting.subjects)
-            same_unit = every.table["layer"] == every.table["other_layer"]
-            diagonal = every.select((every.table["across"] & same_unit).to_numpy())
+            cka = probe.answer(_sums(computed[subject.name]), setting.subjects)
+            same_unit = cka.table["layer"] == cka.table["other_layer"]
+            diagonal = cka.select((cka.table["across"] & same_unit).to_numpy())
             tables.append(diagonal.table.rename(columns={"other_model": "reference"})[names])
             if "value" in diagonal.replicates:  # not if every minibatch was too small
                 replicates.append(diagonal.replicates["value"])
-            without_value |= every.about.get("without_value", {})
+            without_value |= cka.about.get("without_value", {})
         table = pd.concat(tables, ignore_index=True)
         view = replace(VIEW, facet="site") if table["site"].nunique() > 1 else VIEW
         about = {"reference": self.reference(bench).name, "without_value": without_value}
-        drawn = {"value": Replicates.joined(replicates)} if replicates else {}
-        return Result(self.name, table, COLUMNS, (view,), about=about, replicates=drawn)
+        joined = {"value": Replicates.joined(replicates)} if replicates else {}
+        return Result(self.name, table, COLUMNS, (view,), about=about, replicates=joined)
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:

@@ -11,9 +11,9 @@ erratic. **The authors have withdrawn that figure**, because it could not be rep
 final version does not have it: what is computed here is the definition, and no evidence for the
 finding.
 
-Give checkpoints side by side, as models called `NAME@checkpoint` in the order of training, `NAME`
-alone being the end; or give a run by itself (`nano:vit`, `run:folder`), for all checkpoints in its
-folder. So one analysis compares several trainings, and reads weights that need not be opened.
+Give checkpoints as models called `NAME@checkpoint` in the order of training, with `NAME` alone as
+the end. Or give only a run (`nano:vit`, `run:folder`) for all checkpoints in its folder, which are
+read without opening them as models. So one analysis can compare several trainings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, PieceNumbers, Work
 from vitreous.measure.curvature.loss import PREFIX
 from vitreous.measure.partial import Numbers
 from vitreous.measure.report_section import Section
@@ -48,10 +48,10 @@ __all__ = ["Trajectory"]
 Array = NDArray[np.float64]
 Weights = Mapping[str, Tensor]
 END = "final"
-KEPT = 1 << 30
-"""Bytes of weights to keep in memory; beyond that, files are read again."""
+CACHE_SIZE = 1 << 30
+"""Maximum size in bytes of weights to keep in memory; if larger, files are read again."""
 COMPONENTS = 6
-"""Principal components whose share is listed."""
+"""Number of principal components whose share is listed."""
 WITHDRAWN = "The authors of the figure with r and θ withdrew it: it could not be reproduced."
 
 
@@ -66,7 +66,7 @@ class StoredWeights:
 
 
 def find_run(name: str) -> Run | None:
-    """Return the run that a model's name stands for, or None."""
+    """Return the run of a model's name, or None."""
     source, _, rest = name.partition(":")
     if source == "nano":
         folder = BUNDLED / rest
@@ -82,7 +82,7 @@ def ordered_checkpoints(run: Run) -> list[str]:
     names = run.checkpoints()
     epochs = sorted(name for name in names if name.startswith("epoch-"))
     if not epochs:
-        return names  # otherwise the named ones are copies of epochs
+        return names  # with epochs, the other checkpoints are copies of them
     return [*(name for name in names if name == "initial"), *epochs]
 
 
@@ -184,22 +184,22 @@ class Trajectory(Analysis):
         keys = [(each.model, each.checkpoint) for each in training]
         vector = _Vectors(training)
 
-        def one(piece: str) -> Numbers:
+        def compute(piece: str) -> Numbers:
             end = vector(len(training) - 1)
-            here = vector(keys.index((subject.name, piece)))
-            products = [(here - end) @ (vector(i) - end) for i in range(len(training))]
-            return {"products": torch.stack(products), "length": here.norm()}
+            current = vector(keys.index((subject.name, piece)))
+            products = [(current - end) @ (vector(i) - end) for i in range(len(training))]
+            return {"products": torch.stack(products), "length": current.norm()}
 
-        yield one
+        yield compute
 
-    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        names = {each.name for each in asked}
+    def answer(self, computed: PieceNumbers, subjects: Sequence[Subject], bench: Bench) -> Result:
+        names = {each.name for each in subjects}
         rows: list[dict[str, Any]] = []
         paths: dict[str, Any] = {}
         for name, training in trainings(bench.setting.subjects).items():
             if not {each.model for each in training} <= names:
                 continue
-            numbers = [found[each.model][each.checkpoint] for each in training]
+            numbers = [computed[each.model][each.checkpoint] for each in training]
             products = np.stack([each["products"].numpy() for each in numbers])
             lengths = [float(each["length"]) for each in numbers]
             checkpoints = [each.checkpoint for each in training]
@@ -234,7 +234,7 @@ class _Vectors:
         weights = self.training[i].read()
         self._check(self.training[i].checkpoint, weights)
         flat = torch.cat([weights[name].cpu().double().flatten() for name in sorted(weights)])
-        if flat.nbytes * len(self.training) <= KEPT:
+        if flat.nbytes * len(self.training) <= CACHE_SIZE:
             self.kept[i] = flat
         return flat
 
@@ -244,11 +244,11 @@ class _Vectors:
         if not self.shapes:
             self.first, self.shapes = checkpoint, shapes
         for name in {**shapes, **self.shapes}:
-            here, there = (each.get(name, "missing") for each in (shapes, self.shapes))
-            if here != there:
+            shape, first_shape = (s.get(name, "missing") for s in (shapes, self.shapes))
+            if shape != first_shape:
                 raise VitreousError(
                     f"{checkpoint!r} and {self.first!r} are not of one training: {name!r} is "
-                    f"{here} in one and {there} in the other."
+                    f"{shape} in one and {first_shape} in the other."
                 )
 
 
@@ -257,7 +257,7 @@ def polar(products: Array) -> tuple[Array, Array]:
     length = np.sqrt(np.maximum(np.diag(products), 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         angle = np.degrees(np.arccos(np.clip(products[0] / (length * length[0]), -1, 1)))
-        angle[0] *= 0  # not the millionth that rounding leaves of it
+        angle[0] *= 0  # rounding gives about 1e-6; stays NaN where it is NaN
         return length / length[0], angle
 
 
@@ -279,11 +279,11 @@ def principal(products: Array) -> tuple[Array, Array]:
 def path_summary(products: Array) -> dict[str, Any]:
     """Return the largest r, the sum of turns in degrees, and the number of checkpoints."""
     distance, angle = polar(products)
-    known = angle[np.isfinite(angle)]
+    finite = angle[np.isfinite(angle)]
     farthest = float(np.nanmax(distance)) if np.isfinite(distance).any() else None
     return {
         "farthest": farthest,
-        "turning": float(np.abs(np.diff(known)).sum()),
+        "turning": float(np.abs(np.diff(finite)).sum()),
         "checkpoints": len(products),
     }
 

@@ -120,13 +120,13 @@ class Plane:
         At several points (p, axes) they are stacked, (p, …).
         """
         moved = {}
-        there: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        points: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         for name in self.moving:
             value = self.origin[name]
-            home = value.device, value.dtype
-            if home not in there:  # sent once: every transfer makes a GPU wait
-                there[home] = where.to(*home)
-            steps = there[home].reshape(*where.shape, *(1,) * value.ndim)
+            device_and_dtype = value.device, value.dtype
+            if device_and_dtype not in points:  # sent only once: every transfer makes a GPU wait
+                points[device_and_dtype] = where.to(*device_and_dtype)
+            steps = points[device_and_dtype].reshape(*where.shape, *(1,) * value.ndim)
             for i, axis in enumerate(self.axes):
                 if name in axis:
                     value = torch.addcmul(value, steps.select(where.ndim - 1, i), axis[name])
@@ -135,8 +135,9 @@ class Plane:
 
     def squares(self, where: Tensor) -> Tensor:
         """Return the squared norms of parameters at points (p, axes), (p, parameters)."""
-        here = torch.cat([torch.ones(len(where), 1, dtype=torch.float64), where.double().cpu()], 1)
-        return torch.einsum("pi,nij,pj->pn", here, self._products, here)
+        ones = torch.ones(len(where), 1, dtype=torch.float64)
+        factors = torch.cat([ones, where.double().cpu()], 1)
+        return torch.einsum("pi,nij,pj->pn", factors, self._products, factors)
 
     @cached_property
     def _products(self) -> Tensor:

@@ -1,24 +1,25 @@
 """Leading eigenvalues, of either sign, of symmetric maps known by their products with vectors.
 
-The Lanczos basis is kept orthogonal to rounding (Gram-Schmidt against all of it, twice), so that
-eigenvalues neither appear twice nor get lost where two of opposite sign are close, which is where
-power iteration stalls. All coefficients V·Hv are computed, so the projected matrix need not be
-tridiagonal: a full basis is replaced by its best Ritz vectors, and the iteration continues (thick
-restart, Wu & Simon 2000). For a pair (θ, Vs)
+The Lanczos basis is kept orthogonal to rounding (full Gram-Schmidt, twice). So no eigenvalue
+appears twice, and none is lost if two of opposite sign are close, for which power iteration stalls.
+All coefficients V·Hv are computed, so the projected matrix need not be tridiagonal: a full basis is
+replaced by its best Ritz vectors, and the iteration continues (thick restart, Wu & Simon 2000). For
+a pair (θ, Vs)
 
     residual = |H x - θ x| = β |s_last|
 
-needs no further product, and the iteration stops when it is at most `tolerance · |θ|` for all pairs
-wanted. Residuals do not show that none is missing: a single start sees one vector of a multiple
-eigenvalue, and one that it hardly contains converges late. So `verify` searches again, from a fresh
-start orthogonal to all eigenvectors found, and adds what is larger, until a fresh start finds
-nothing.
+needs no further product. The iteration stops when it is at most `tolerance · |θ|` for all requested
+pairs. Residuals do not show whether a pair is missing: a single start finds one vector of a
+multiple eigenvalue, and a vector with a small component in the start converges late. So `verify`
+searches again from a random start orthogonal to all eigenvectors found, and adds larger pairs,
+until a start finds none.
 
-The first basis also gives Gauss quadrature of the spectrum as the random start sees it (stochastic
+The first basis also gives Gauss quadrature of the spectrum weighted by the random start (stochastic
 Lanczos quadrature, Golub & Meurant): nodes θ with weights s_first², whose mean over starts is the
 spectral density.
 
-Several maps run in parallel, row by row, to keep a GPU busy. Each is read when it has converged.
+Several maps run in parallel, row by row, to use a GPU better. The state of each is read when it has
+converged.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ Product = Callable[[Tensor], Tensor]
 BASIS = 64
 """Maximum number of basis vectors; each takes as much memory as the parameters."""
 CHUNK = 8
-"""Basis vectors that are allocated at a time."""
+"""Number of basis vectors that are allocated at a time."""
 BROKEN = {torch.float64: 1e-13}
 """A smaller remainder, relative to the largest eigenvalue, is rounding: the space is invariant."""
 CHANCE = 1e-4
-"""Largest probability that a fresh start misses an eigenvalue when the search for one ends."""
-APART = 0.1
-"""How much larger than the last one found, relatively, a missed one has to be for that probability
-to hold, where the next eigenvalue is too close to decide sooner."""
+"""Accepted probability that a random start misses an eigenvalue."""
+SEPARATION = 0.1
+"""Relative distance by which a missed eigenvalue exceeds the smallest one found, for `CHANCE` to
+hold if the next eigenvalue is too close to decide earlier."""
 
 
 @dataclass
@@ -60,14 +61,14 @@ class Spectrum:
     """(k,) |H x - θ x| of unit x."""
     nodes: np.ndarray
     weights: np.ndarray
-    """Of Gauss's quadrature of the density, summing to one."""
+    """Weights of the Gauss quadrature of the density, with sum one."""
     products: int
     vectors: Tensor
-    """(k, n) eigenvectors; none unless wanted."""
+    """(k, n) eigenvectors; empty unless requested."""
     begun: str
     """Hash of the start."""
     verified: bool = False
-    """Whether a fresh start has found nothing larger."""
+    """Whether the search from another random start found no larger eigenvalue."""
     trace: np.ndarray = field(default_factory=lambda: np.empty(0))
     """(draws,) estimates of the sum of all eigenvalues."""
 
@@ -98,11 +99,11 @@ def extreme(
     """
     found = _search(product, start, k, tolerance, most, basis, every)
     verify(product, found, k, tolerance=tolerance, most=most, basis=basis, every=every)
-    for each, values in zip(found, _traces(product, found, draws), strict=True):
-        each.trace = values
-        each.products += draws
+    for spectrum, values in zip(found, _traces(product, found, draws), strict=True):
+        spectrum.trace = values
+        spectrum.products += draws
         if not vectors:
-            each.vectors = each.vectors[:0]
+            spectrum.vectors = spectrum.vectors[:0]
     return found
 
 
@@ -110,23 +111,24 @@ def _search(
     product: Product, start: Tensor, k: int, tolerance: float, most: int, basis: int, every: int
 ) -> list[Spectrum]:
     """Iterate from one start until all maps have converged."""
-    begun = [sha256(each[:4096].double().cpu().numpy().tobytes()).hexdigest() for each in start]
+    begun = [sha256(row[:4096].double().cpu().numpy().tobytes()).hexdigest() for row in start]
     run = _Run(start.clone(), max(basis, 2 * k + 8))
-    done: list[Spectrum | None] = [None] * len(start)
+    spectra: list[Spectrum | None] = [None] * len(start)
     while True:
         run.step(product)
         last = run.steps == most or run.size == run.n
         if run.steps % every and not last and run.size < run.room:
             continue
         state = run.state()
-        for i, known in enumerate(done):
-            if known is None and (last or state.converged(i, k, tolerance)):
-                known = done[i] = state.spectrum(
-                    i, k, run.steps, run.vectors(state, i, k), begun[i]
-                )
-                known.verified = run.size == run.n
-        if all(known is not None for known in done):
-            return [known for known in done if known is not None]
+        for i, spectrum in enumerate(spectra):
+            if spectrum is None and (last or state.converged(i, k, tolerance)):
+                vectors = run.vectors(state, i, k)
+                spectrum = state.spectrum(i, k, run.steps, vectors, begun[i])
+                spectrum.verified = run.size == run.n
+                spectra[i] = spectrum
+        converged = [spectrum for spectrum in spectra if spectrum is not None]
+        if len(converged) == len(spectra):
+            return converged
         run.prepare_next(state)
 
 
@@ -134,105 +136,108 @@ def verify(
     product: Product, found: Sequence[Spectrum], k: int, *, tolerance: float, most: int,
     basis: int, every: int,
 ) -> None:  # fmt: skip
-    """Search for missing eigenvalues from fresh starts, and add them, until none is found."""
-    left, turn = most, 0
-    while left > 0 and not all(each.verified for each in found):
+    """Search for missing eigenvalues from new random starts, and add them, until none is found."""
+    remaining, turn = most, 0
+    while remaining > 0 and not all(spectrum.verified for spectrum in found):
         turn += 1
-        locked = torch.stack([each.vectors for each in found])
-        fresh = torch.stack(
-            [
-                torch.randn(locked.shape[2], generator=vector_generator(each.begun, turn))
-                for each in found
-            ]
-        )
-        run = _Run(fresh.to(locked), max(basis, 2 * k + 8), locked)
-        open_ = [i for i, each in enumerate(found) if not each.verified]
-        while open_ and run.steps < left:
+        locked = torch.stack([spectrum.vectors for spectrum in found])
+        starts = [
+            torch.randn(locked.shape[2], generator=vector_generator(spectrum.begun, turn))
+            for spectrum in found
+        ]
+        run = _Run(torch.stack(starts).to(locked), max(basis, 2 * k + 8), locked)
+        undecided = [i for i, spectrum in enumerate(found) if not spectrum.verified]
+        while undecided and run.steps < remaining:
             run.step(product)
-            if run.steps % every and run.steps < left and run.size < min(run.room, run.n):
+            if run.steps % every and run.steps < remaining and run.size < min(run.room, run.n):
                 continue
             state = run.state()
-            for i in list(open_):
-                larger = _missing(state, run, i, float(np.abs(found[i].values[-1])), tolerance)
+            for i in list(undecided):
+                smallest = float(np.abs(found[i].values[-1]))
+                larger = _count_missing(state, run, i, smallest, tolerance)
                 if larger is None:
                     continue
-                open_.remove(i)
+                undecided.remove(i)
                 found[i].products += run.steps
                 found[i].verified = not larger
                 if larger:
-                    _put_in(found[i], run, state, i, larger, k)
-            if open_:
+                    _add_pairs(found[i], run, state, i, larger, k)
+            if undecided:
                 run.prepare_next(state)
-        for i in open_:
+        for i in undecided:
             found[i].products += run.steps
-        left -= run.steps
-    _measure(product, found)
+        remaining -= run.steps
+    _compute_residuals(product, found)
 
 
-def _missing(state: _State, run: _Run, i: int, least: float, tolerance: float) -> int | None:
-    """Count a fresh start's converged Ritz pairs that are larger than the smallest found so far.
+def _count_missing(
+    state: _State, run: _Run, i: int, smallest: float, tolerance: float
+) -> int | None:
+    """Count converged Ritz pairs of a new start that are larger than the smallest found so far.
 
-    Returns None while it is undecided whether there are any. After j products a random start
+    Returns None as long as this is undecided. After j products a random start
     underestimates the largest eigenvalue by a share ε of the spectrum's width with a probability of
     at most 1.648 √n exp(-(2j - 1) √ε) (Kuczyński & Woźniakowski 1992). The width is at most twice
     the size of a missed one.
     """
     sizes, residuals = np.abs(state.values[i]), state.residuals(i, len(state.values[i]))
     exhausted = run.size >= run.n or bool(state.broken[i])
-    precision = max(10 * state.rounding, tolerance**2)  # to which an eigenvalue is known
-    if sizes[0] > least * (1 + precision):
-        good = (sizes > least) & (exhausted | (residuals <= tolerance * sizes))
+    precision = max(10 * state.rounding, tolerance**2)  # relative error of an eigenvalue
+    if sizes[0] > smallest * (1 + precision):
+        good = (sizes > smallest) & (exhausted | (residuals <= tolerance * sizes))
         return int(np.append(good, False).argmin()) or None
     if exhausted:
         return 0
-    apart = max(1 - sizes[0] / least, 0.0)
-    surely = log(1.648 * sqrt(run.n) / CHANCE) / (2 * run.steps - 1)
-    if surely <= sqrt(apart / 2):
+    gap = max(1 - sizes[0] / smallest, 0.0)
+    required = log(1.648 * sqrt(run.n) / CHANCE) / (2 * run.steps - 1)  # √ε for CHANCE
+    if required <= sqrt(gap / 2):
         return 0
-    settled = residuals[0] <= max(tolerance * sizes[0], least - sizes[0])
-    return 0 if settled and surely <= sqrt(APART / 2) else None
+    settled = residuals[0] <= max(tolerance * sizes[0], smallest - sizes[0])
+    return 0 if settled and required <= sqrt(SEPARATION / 2) else None
 
 
-def _put_in(found: Spectrum, run: _Run, state: _State, i: int, count: int, k: int) -> None:
-    """Add Ritz pairs of a fresh start: solve in the joint space, and keep the k largest."""
-    fresh = run.vectors(state, i, count)
-    both = torch.cat([found.vectors, fresh])
-    across = run.coupling[i, :, : run.size].double().cpu().numpy() @ state.vectors[i, :, :count]
-    small = np.block(
-        [[np.diag(found.values), across], [across.T, np.diag(state.values[i, :count])]]
+def _add_pairs(found: Spectrum, run: _Run, state: _State, i: int, count: int, k: int) -> None:
+    """Add Ritz pairs of a new start: solve in the joint space, and keep the k largest."""
+    new_vectors = run.vectors(state, i, count)
+    joint = torch.cat([found.vectors, new_vectors])
+    coupling = run.coupling[i, :, : run.size].double().cpu().numpy() @ state.vectors[i, :, :count]
+    projected = np.block(
+        [[np.diag(found.values), coupling], [coupling.T, np.diag(state.values[i, :count])]]
     )
-    values, turn = np.linalg.eigh(small)
+    values, rotation = np.linalg.eigh(projected)
     order = np.argsort(-np.abs(values), kind="stable")[:k]
-    found.values, found.residuals = values[order], np.full(len(order), np.nan)  # until `_measure`
-    found.vectors = torch.from_numpy(turn[:, order].T).to(both) @ both
+    found.values = values[order]
+    found.residuals = np.full(len(order), np.nan)  # until `_compute_residuals`
+    found.vectors = torch.from_numpy(rotation[:, order].T).to(joint) @ joint
 
 
-def _measure(product: Product, found: Sequence[Spectrum]) -> None:
-    """Compute the residuals of added pairs, with a product for each."""
-    if not any(np.isnan(each.residuals).any() for each in found):
+def _compute_residuals(product: Product, found: Sequence[Spectrum]) -> None:
+    """Compute the residuals of added pairs, with one product per pair."""
+    if not any(np.isnan(spectrum.residuals).any() for spectrum in found):
         return
     for rank in range(len(found[0].values)):
-        vectors = torch.stack([each.vectors[rank] for each in found])
+        vectors = torch.stack([spectrum.vectors[rank] for spectrum in found])
         images = product(vectors)
-        for each, vector, image in zip(found, vectors, images, strict=True):
-            if np.isnan(each.residuals[rank]):
-                each.residuals[rank] = float((image - float(each.values[rank]) * vector).norm())
-                each.products += 1
+        for spectrum, vector, image in zip(found, vectors, images, strict=True):
+            if np.isnan(spectrum.residuals[rank]):
+                value = float(spectrum.values[rank])
+                spectrum.residuals[rank] = float((image - value * vector).norm())
+                spectrum.products += 1
 
 
 def _traces(product: Product, found: Sequence[Spectrum], draws: int) -> np.ndarray:
     """Estimate the traces by Hutchinson's uᵀHu with random signs, (maps, draws).
 
-    u is orthogonal to the eigenvectors found, whose eigenvalues are added: otherwise these make up
-    most of the variance (Hutch++, Meyer et al. 2021).
+    u is orthogonal to the eigenvectors found, whose eigenvalues are added. Otherwise these would
+    cause most of the variance (Hutch++, Meyer et al. 2021).
     """
-    locked = torch.stack([each.vectors for each in found])
-    known = np.array([each.values.sum() for each in found])
-    drawn = [torch.zeros(len(found), 0, dtype=torch.float64)]
-    for vectors in sign_vectors([each.begun for each in found], draws, locked):
+    locked = torch.stack([spectrum.vectors for spectrum in found])
+    known = np.array([spectrum.values.sum() for spectrum in found])
+    estimates = [torch.zeros(len(found), 0, dtype=torch.float64)]
+    for vectors in sign_vectors([spectrum.begun for spectrum in found], draws, locked):
         project_off(vectors, locked)
-        drawn.append((vectors.double() * product(vectors).double()).sum(1, keepdim=True).cpu())
-    return known[:, None] + torch.cat(drawn, 1).numpy()
+        estimates.append((vectors.double() * product(vectors).double()).sum(1, keepdim=True).cpu())
+    return known[:, None] + torch.cat(estimates, 1).numpy()
 
 
 @dataclass
@@ -253,8 +258,8 @@ class _State:
     @property
     def broken(self) -> np.ndarray:
         """(maps,) whether the basis spans an invariant space."""
-        found: np.ndarray = self.rest <= self.rounding * np.abs(self.values[:, 0])
-        return found
+        invariant: np.ndarray = self.rest <= self.rounding * np.abs(self.values[:, 0])
+        return invariant
 
     def residuals(self, i: int, k: int) -> np.ndarray:
         return np.abs(self.rest[i] * self.vectors[i, -1, :k])
@@ -291,8 +296,8 @@ class _Run:
     @property
     def parts(self) -> list[Tensor]:
         """The basis in blocks, (maps, some, n) each."""
-        found = ((block, self.size - i * CHUNK) for i, block in enumerate(self.blocks))
-        return [block[:, :left] for block, left in found if left > 0]
+        blocks = ((block, self.size - i * CHUNK) for i, block in enumerate(self.blocks))
+        return [block[:, :left] for block, left in blocks if left > 0]
 
     def step(self, product: Product) -> None:
         """Add a vector to the basis, and compute the coefficients of its product."""
@@ -316,10 +321,10 @@ class _Run:
 
     def _project_off_basis(self, image: Tensor) -> Tensor:
         """Project off the basis, in place; return the coefficients."""
-        found = [torch.bmm(part, image[:, :, None])[:, :, 0] for part in self.parts]
-        for part, each in zip(self.parts, found, strict=True):
+        coefficients = [torch.bmm(part, image[:, :, None])[:, :, 0] for part in self.parts]
+        for part, each in zip(self.parts, coefficients, strict=True):
             image[:, None].baddbmm_(each[:, None], part, alpha=-1)
-        return torch.cat(found, 1)
+        return torch.cat(coefficients, 1)
 
     def state(self) -> _State:
         """Solve the projected matrices; the only place that waits for a GPU."""

@@ -128,9 +128,9 @@ def unit_parameters(specimen: Specimen, unit: Unit) -> set[str]:
         return {name for name in names if name.startswith(f"{unit.name}.")}
     nodes = {node.name: node for node in graph.nodes}
     before = [nodes[wiring.before]] if wiring.before in nodes else []
-    outside = {node for node in _behind(before, set()) if node.op != "get_attr"}
+    outside = {node for node in _ancestors(before, set()) if node.op != "get_attr"}
     roots = [nodes[name] for name in (*wiring.branches, wiring.skip) if name in nodes]
-    return {str(node.target) for node in _behind(roots, outside) if node.op == "get_attr"}
+    return {str(node.target) for node in _ancestors(roots, outside) if node.op == "get_attr"}
 
 
 def _used(specimen: Specimen) -> set[str]:
@@ -141,7 +141,7 @@ def _used(specimen: Specimen) -> set[str]:
     outputs = [node for node in graph.nodes if node.op == "output"]
     read = {
         str(node.target)
-        for node in _behind(outputs, set())
+        for node in _ancestors(outputs, set())
         if node.op in ("get_attr", "call_module")
     }
     names = [name.removeprefix(PREFIX) for name, _ in specimen.named_parameters()]
@@ -155,8 +155,8 @@ def _graph(specimen: Specimen) -> fx.Graph | None:
     return getattr(specimen.module, "graph", None)
 
 
-def _behind(roots: list[fx.Node], outside: set[fx.Node]) -> set[fx.Node]:
-    """Return the roots and all their ancestors, up to the nodes outside."""
+def _ancestors(roots: list[fx.Node], outside: set[fx.Node]) -> set[fx.Node]:
+    """Return the roots and all their ancestors, except nodes in `outside` and before them."""
     queue = [node for node in roots if node not in outside]
     reached = set(queue)
     while queue:
@@ -310,7 +310,7 @@ class Hessian:
             return torch.stack(products).sum(0)
 
     def _gradients(self, images: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        share = images.shape[1] / self.count
+        weight = images.shape[1] / self.count
 
         def loss(given: Weights, images: Tensor, targets: Tensor) -> Tensor:
             return Loss(self.specimen, images, targets)(given)
@@ -322,22 +322,22 @@ class Hessian:
             total = torch.vmap(loss)(self.given, images, targets).sum()
         require_finite(total, self.specimen.anatomy.model)
         return torch.autograd.grad(
-            total * share, list(self.given.values()), create_graph=True, materialize_grads=True
+            total * weight, list(self.given.values()), create_graph=True, materialize_grads=True
         )
 
     def _product(
         self, gradients: tuple[Tensor, ...], vectors: Tensor, keep: bool = False
     ) -> Tensor:
-        curved, along = [], []
+        curved, tangents = [], []
         for part, gradient in zip(vectors.split(self.sizes, 1), gradients, strict=True):
-            if gradient.requires_grad:  # it does not where the loss is linear in a parameter
+            if gradient.requires_grad:  # False if the loss is linear in a parameter
                 curved.append(gradient)
-                along.append(part.view_as(gradient))
-        given = list(self.given.values())
+                tangents.append(part.view_as(gradient))
+        parameters = list(self.given.values())
         products = torch.autograd.grad(
-            curved, given, along, retain_graph=keep, materialize_grads=True
+            curved, parameters, tangents, retain_graph=keep, materialize_grads=True
         )
-        return torch.cat([each.flatten(1) for each in products], 1)
+        return torch.cat([product.flatten(1) for product in products], 1)
 
 
 def check_second_derivatives(
@@ -347,7 +347,7 @@ def check_second_derivatives(
 
     Torch's own is double backward through the unmodified graph. A few images suffice: the
     operations are the same for any number. With several batches, two are used, so that
-    `torch.vmap` is checked too. The vector is random, so that no parameter escapes.
+    `torch.vmap` is checked too. The vector is random, so that every parameter is checked.
     """
     images, targets = images[:2, :CHECKED], targets[:2, :CHECKED]
     hessian = Hessian(specimen, given, images, targets, images.shape[0] * images.shape[1])
@@ -363,15 +363,14 @@ def check_second_derivatives(
     with twice_differentiable():
         loss = Loss(specimen, images[0], targets[0])(leaves)
         gradients = torch.autograd.grad(loss, values, create_graph=True, materialize_grads=True)
-        along = torch.cat([each.flatten() for each in gradients]) @ vectors[0]
-        products = torch.autograd.grad(along, values, materialize_grads=True)
-    theirs = torch.cat([each.flatten() for each in products])
+        directional = torch.cat([g.flatten() for g in gradients]) @ vectors[0]
+        products = torch.autograd.grad(directional, values, materialize_grads=True)
+    theirs = torch.cat([product.flatten() for product in products])
     if not bool((ours.norm() + theirs.norm()).isfinite()):
-        return  # Lanczos iteration raises on its first product, and says what overflows
+        return  # Lanczos iteration raises a better error on its first product
 
     rounding = float(torch.finfo(images.dtype).eps) ** 0.5
-    # A flat loss has products of nearly zero, all rounding: smaller ones count as this size.
-    size = max(float(theirs.norm()), rounding)
+    size = max(float(theirs.norm()), rounding)  # products of a flat loss are all rounding
     gap = float((ours - theirs).norm()) / size
     if not gap <= TOLERANCE * rounding:
         raise VitreousError(

@@ -1,11 +1,10 @@
 """A model at many points of parameter space: one after the other, or several copies in one pass.
 
-A small model leaves most of a GPU idle. `torch.func.vmap` over stacked weights fills it: every
-product with a weight becomes one product for all copies. On a CPU copies run one by one, and three
-things save time: a linear layer, with the GELU after it, is a single oneDNN operation (no extra
-pass over the activations for the bias, and none for the GELU); the last block of a model that
-classifies by one token computes only that token; and few images run at a time, so that activations
-stay in the processor's cache.
+A small model leaves most of a GPU idle. With `torch.func.vmap` over stacked weights, every product
+with a weight becomes one product for all copies. On a CPU copies run one by one, and three things
+save time: a linear layer, with the GELU after it, is a single oneDNN operation (without extra
+passes over the activations for bias and GELU); the last block of a model that classifies by one
+token computes only that token; and few images run at a time, so that activations stay in the cache.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Products recorded as a CUDA graph: the same kernels, without Python in between.
+"""Record products as a CUDA graph: the same kernels, without Python in between.
 
 A product of a Hessian launches about a thousand small kernels, and launching them takes longer than
 computing them. Recorded once, they are launched together.
 
-Autograd runs an operation of a backward pass on the stream of its forward pass, and a recording is
-of one stream. So the graph of the gradients has to be built on the stream of the recordings, too.
+Autograd runs the backward pass of an operation on the stream of its forward pass, and only one
+stream is recorded. So the graph of the gradients must be built on the stream of the recordings.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Recorder:
     def __call__(self, function: Callable[[Tensor], Tensor], given: Tensor) -> Tensor:
         """Return `function(given)`; the function is the same in every call."""
         self.calls += 1
-        if self.calls == 2 and Recorder.works:  # in the first, libraries allocate what they need
+        if self.calls == 2 and Recorder.works:  # in the first call libraries allocate memory
             self._record(function, given)
         if self.recording is None:
             with self.on_stream():
@@ -65,7 +65,7 @@ class Recorder:
         pool = _first_recording(self.stream.device).pool()
         torch.cuda.synchronize(self.stream.device)
         try:
-            # a collection could free an older recording, which must not happen during a new one
+            # garbage collection could free an older recording, which is not allowed meanwhile
             with no_garbage_collection(), torch.cuda.stream(self.stream):
                 graph.capture_begin(pool=pool)
                 try:
@@ -84,13 +84,13 @@ class Recorder:
 
 @lru_cache(maxsize=8)
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream of all recordings on a GPU: torch reuses memory only on the stream it was on."""
+    """The stream of all recordings on a GPU: torch reuses memory only within one stream."""
     return torch.cuda.Stream(device)
 
 
 @lru_cache(maxsize=8)
 def _first_recording(device: torch.device) -> torch.cuda.CUDAGraph:
-    """A recording of nothing much, which keeps the memory that all others use one by one."""
+    """A trivial recording whose memory pool all other recordings share, one after the other."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=_stream(device)):
         torch.zeros(1, device=device)

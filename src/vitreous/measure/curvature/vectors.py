@@ -1,4 +1,4 @@
-"""Random vectors for Lanczos iteration, which are the same on every device, and projections."""
+"""Random vectors for Lanczos iteration, equal on all devices, and projections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from vitreous.random_numbers import hash_bits
 
 THREADS = 8
-"""Threads that draw random signs for a GPU."""
+"""Number of threads that draw random signs for a GPU."""
 
 
 def vector_generator(begun: str, number: int) -> torch.Generator:
@@ -50,7 +50,7 @@ def sign_vectors(begun: Sequence[str], draws: int, like: Tensor) -> Iterator[Ten
 
 
 def project_off(image: Tensor, locked: Tensor) -> Tensor:
-    """Project vectors (maps, n) off some others (maps, k, n), in place; return the coefficients."""
-    found = torch.bmm(locked, image[:, :, None])[:, :, 0]
-    image[:, None].baddbmm_(found[:, None], locked, alpha=-1)
-    return found
+    """Make vectors (maps, n) orthogonal to others (maps, k, n), in place; return coefficients."""
+    coefficients = torch.bmm(locked, image[:, :, None])[:, :, 0]
+    image[:, None].baddbmm_(coefficients[:, None], locked, alpha=-1)
+    return coefficients

@@ -2,12 +2,11 @@
 
     top-k = share of the images whose label is among the k classes with the highest scores
 
-Of equal scores the first class wins, as in `argmax`: a model that gives every class the same score
-is at chance. The interval is Wilson's, which has a width even where a model has every image right.
+Of equal scores the first class ranks first, as in `argmax`, so that a model with equal scores for
+all classes is at chance. Intervals are Wilson's, which have a width even if all answers are right.
 
-Top-1 of all images has replicates, those of the classes have none. Resamples are the same for all
-models and all inspections of the same images with one seed, so the difference of two models is
-judged on the images they share.
+Only top-1 over all images has bootstrap replicates. They resample the same images for all models
+and all inspections with one seed, so differences between models are paired.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ __all__ = ["Accuracy"]
 EVERY = "all classes"
 EXTREMES = 15
 RANKED = 101
-"""Classes in the picture, where there are more: those with the most mistakes."""
+"""Maximum number of ranks that are drawn; if there are more classes, evenly spaced ranks."""
 
 
 def rank(scores: Tensor, labels: Tensor) -> Tensor:
-    """(b,) how many classes stand before the right one, in scores (b, classes)."""
-    own = scores.gather(1, labels[:, None])
+    """Rank of the true class (b,), from 0, given scores (b, classes)."""
+    true_score = scores.gather(1, labels[:, None])
     earlier = torch.arange(scores.shape[1], device=scores.device) < labels[:, None]
-    return ((scores > own) | ((scores == own) & earlier)).sum(1)
+    return ((scores > true_score) | ((scores == true_score) & earlier)).sum(1)
 
 
 @dataclass
@@ -65,17 +64,17 @@ class Accuracy(Probe):
         scores = logits(output)
         assert scores is not None
         labels = batch.on(scores.device, "labels")
-        place = rank(scores, labels)
-        member = F.one_hot(labels, len(self.setting.data.classes))
+        ranks = rank(scores, labels)
+        one_hot = F.one_hot(labels, len(self.setting.data.classes))
         sums = {
-            sum_key(subject, what=f"top-{top}"): (member * (place < top)[:, None]).sum(0)
+            sum_key(subject, what=f"top-{top}"): (one_hot * (ranks < top)[:, None]).sum(0)
             for top in self._tops
         }
-        drawn = batch.total(torch.stack([place < 1, torch.ones_like(place, dtype=torch.bool)], 1))
+        right_and_all = torch.stack([ranks < 1, torch.ones_like(ranks, dtype=torch.bool)], 1)
         return {
             **sums,
-            sum_key(subject, what="count"): member.sum(0),
-            sum_key(subject, what="drawn"): drawn,
+            sum_key(subject, what="count"): one_hot.sum(0),
+            sum_key(subject, what="drawn"): batch.total(right_and_all),
         }
 
     @property
@@ -97,7 +96,7 @@ class Accuracy(Probe):
             [row for subject in subjects for row in self._rows(subject, sums)], columns
         )
         table["overall"] = table["class"] == EVERY
-        seen = _add_ranks(table)
+        class_count = _add_ranks(table)
         columns += (
             Column("overall", "category", "Whether the row is about all classes."),
             Column(
@@ -119,7 +118,7 @@ class Accuracy(Probe):
             ),
         )
         highest = float(table.loc[table["overall"], "high"].max())
-        views = _views(len(self.setting.data.classes), seen, highest)
+        views = _views(len(self.setting.data.classes), class_count, highest)
         return Result(self.name, table, columns, views, replicates=replicates)
 
     def _rows(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
@@ -127,11 +126,10 @@ class Accuracy(Probe):
         right = {top: sums[sum_key(subject, what=f"top-{top}")].numpy() for top in self._tops}
         for top in self._tops:
             row = _row(subject, f"top-{top}", EVERY, right[top].sum(), count.sum())
-            yield (
-                row
-                if top > 1
-                else {**row, "value": _resampled(row, sums[sum_key(subject, what="drawn")].numpy())}
-            )
+            if top == 1:
+                resampled = sums[sum_key(subject, what="drawn")].numpy()
+                row["value"] = _with_replicates(row, resampled)
+            yield row
         for number in np.flatnonzero(count):
             yield _row(
                 subject, "top-1", self.setting.data.classes[number], right[1][number], count[number]
@@ -152,22 +150,26 @@ class Accuracy(Probe):
 
 
 def _add_ranks(table: pd.DataFrame) -> int:
-    """Add which classes are hard and which are easy; return the number of classes."""
+    """Add columns on how hard each class is; return the number of classes."""
     rows = table[~table["overall"]]
     means = rows.groupby("class", sort=False)["value"].mean().sort_values(kind="stable")
     table["extreme"] = table["class"].isin([*means.index[:EXTREMES], *means.index[-EXTREMES:]])
     order = rows.groupby("model", sort=False)["value"].rank(method="first") - 1
     last = max(len(means) - 1, 1)
     table["rank"] = (100 * order / last).reindex(table.index)
-    shown = np.unique(np.linspace(0, max(len(means) - 1, 0), RANKED).round())
-    table["ranked"] = order.reindex(table.index).isin(shown)
+    drawn_ranks = np.unique(np.linspace(0, max(len(means) - 1, 0), RANKED).round())
+    table["ranked"] = order.reindex(table.index).isin(drawn_ranks)
     return len(means)
 
 
-def _resampled(row: Mapping[str, Any], drawn: np.ndarray) -> Estimate:
-    """The number of a row with its replicates, from right answers and images (1 + REPEATS, 2)."""
+def _with_replicates(row: Mapping[str, Any], resampled: np.ndarray) -> Estimate:
+    """The value of a row with its replicates.
+
+    `resampled` (1 + REPEATS, 2) holds the weighted number of right answers and of images.
+    """
     with np.errstate(invalid="ignore"):
-        return Estimate(row["value"], row["low"], row["high"], drawn[1:, 0] / drawn[1:, 1])
+        replicates = resampled[1:, 0] / resampled[1:, 1]
+        return Estimate(row["value"], row["low"], row["high"], replicates)
 
 
 def _row(subject: Subject, measure: str, name: str, right: Any, count: Any) -> dict[str, Any]:
@@ -175,8 +177,8 @@ def _row(subject: Subject, measure: str, name: str, right: Any, count: Any) -> d
     return {"model": subject.name, "measure": measure, "class": name, **ends, "n": int(count)}
 
 
-def _views(classes: int, seen: int, highest: float) -> tuple[View, ...]:
-    """Return the views; bars that would hardly be seen on an axis up to 1 have a shorter one."""
+def _views(classes: int, class_count: int, highest: float) -> tuple[View, ...]:
+    """Return the views; if all accuracies are low, the axis of the bars ends below 1."""
     overall: tuple[View, ...] = (
         View(
             "bar",
@@ -207,7 +209,7 @@ def _views(classes: int, seen: int, highest: float) -> tuple[View, ...]:
         "easiest class at the top to the hardest at the bottom. Colours cover the range of these "
         "numbers only.",
     )
-    if seen <= 2 * EXTREMES:
+    if class_count <= 2 * EXTREMES:
         return (*overall, cells)
     ranks = View(
         "line",
@@ -217,7 +219,7 @@ def _views(classes: int, seen: int, highest: float) -> tuple[View, ...]:
         where="ranked",
         zoomed=True,
         tooltip=("model", "class", "value", "n"),
-        title=f"Accuracy on each of {seen:,} classes",
+        title=f"Accuracy on each of {class_count:,} classes",
         how_to_read="For each model the classes are sorted by its accuracy on them. Where a line "
         "begins low, a model has classes that it hardly knows.",
     )

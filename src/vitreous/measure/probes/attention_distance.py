@@ -2,12 +2,12 @@
 
     distance = 1/N Σ_i Σ_j A_ij ‖p_i − p_j‖,   p the middles of the patches in the image
 
-for every head, mean over images. Rows of A sum to one already, so it is divided by the N queries
-and not by N² pairs, and uniform attention gives the mean distance of all pairs. Tokens without a
-place (class, registers, padding) neither ask nor answer: their rows are left out, their columns
-too, and what remains of a row is scaled to sum to one. With `renormalise=False` it is left as it
-is, as if such tokens were at distance zero; published code does that, and heads that look at the
-class token then seem local. `elsewhere` says how much that is.
+for every head, mean over images. Rows of A sum to one, so the sum is divided by the N queries and
+not by N² pairs: uniform attention has the mean distance of all pairs. Tokens without a position
+(class, registers, padding) are left out, as queries and as keys, and each remaining row is scaled
+to sum to one. With `renormalise=False` rows are not scaled, as if such tokens were at distance
+zero. Published code does that; heads that attend to the class token then seem local. The column
+`elsewhere` is the share of attention to such tokens.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AttentionDistance(PerHead):
         label="distance",
         measure="pixels",
     )
-    beside = (
+    extra = (
         Column(
             "elsewhere",
             "quantity",
@@ -108,7 +108,7 @@ class AttentionDistance(PerHead):
         return "Its feature map is a single position." if unit.grid == (1, 1) else None
 
     def extent(self, subject: Subject, attention: AttentionMap) -> tuple[float, float]:
-        """What the grid covers: the image."""
+        """Height and width that the grid covers: those of the image, so distances are in pixels."""
         _, height, width = subject.specimen.anatomy.image
         return height, width
 

@@ -3,9 +3,8 @@
     entropy = 1/N Σ_i Σ_j −A_ij log₂ A_ij
 
 for every head, mean over images. A head that attends to one token has 0 bits, one that attends to n
-alike has log₂ n; `relative` is the entropy divided by that of uniform attention over the keys a
-query can reach. All tokens ask and answer here, the class token too: attention to it is a choice
-like any other.
+tokens equally has log₂ n. `relative` is the entropy divided by that of uniform attention over the
+keys that a query can attend to. All tokens count as queries and keys, including the class token.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ grid row by row:
 "mean".
 `about["predictions"][model]["images"]` has for each image "top", pairs of a class and its
 probability, and "label", name, probability and rank of the true class, or None.
-`about["shown"]` has the numbers of the images among those inspected, `about["labels"]` what they
-are called. Windows and reduced keys are spread over the grid: what cannot be attended to is zero.
-On grids of more than 16 rows or columns neighbouring cells are taken together in blocks, queries
-averaged and keys summed. A model's maps take at most `budget` bytes: where they would take more
-there are fewer images (for all models alike); where a single one is too much, queries are averaged
-in blocks, 8 rows and columns at most; and where that is too much, heads are averaged instead.
+`about["shown"]` has the numbers of the images among those inspected, `about["labels"]` their class
+names. Windows and reduced keys are placed on the whole grid; keys that a query cannot attend to are
+zero. On grids of more than 16 rows or columns neighbouring cells are merged to blocks, with the
+mean over queries and the sum over keys. A model's maps take at most `budget` bytes. If they would
+take more, there are fewer images (for all models alike). If one image is too large, queries are
+averaged in blocks, at most 8 rows and columns; if that is still too large, heads are averaged.
 `about["fewer"]` says so.
 """
 
@@ -51,13 +51,13 @@ from vitreous.specimen.observe import AttentionMap, Sites
 __all__ = ["AttentionMaps"]
 
 MOST, MOST_QUERIES = 16, 8
-"""Rows and columns of a grid that is shown cell by cell; and of queries of too large maps."""
+"""Maximum number of rows and columns of a grid; the second for queries of too large maps."""
 WAYS = ((MOST, True), (MOST_QUERIES, True), (MOST, False), (MOST_QUERIES, False))
-"""How maps are kept, the first that fits: rows and columns of queries, and whether every head."""
+"""Ways to store maps, of which the first that fits is used: (rows of queries, every head)."""
 TILE, DECADES, MARK = 56, 3, (57, 243, 255)
-"""Pixels of a tile; how far down its colours go; the colour around the query."""
+"""Side of a tile in pixels; decades that its colours span; colour of the frame of the query."""
 TOKENS = ("prefix", "class", "distillation", "register", "query")
-"""Kinds of tokens without a place, by the number that stands for each among the sums."""
+"""Kinds of tokens without a position; the sums contain their index in this list."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("image", "order", "Number of the image among those inspected."),
@@ -135,16 +135,18 @@ class AttentionMaps(Pictured):
                 self.coarse.add(subject.name)
             if not heads:
                 self.averaged.add(subject.name)
-        fit = min((max(1, self.budget // max(1, size)) for size in sizes), default=len(self.rows))
-        self.wanted, self.rows = len(self.rows), self.rows[:fit]
+        image_count = min(
+            (max(1, self.budget // max(1, size)) for size in sizes), default=len(self.rows)
+        )
+        self.wanted, self.rows = len(self.rows), self.rows[:image_count]
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         slots, places = self.slots(batch)
         if sites.attention is None or not slots:
             return {}
-        shown = sites.attention.probabilities
-        values = shown.values[places].float()
-        attention = AttentionMap(values, shown.places)
+        probabilities = sites.attention.probabilities
+        values = probabilities.values[places].float()
+        attention = AttentionMap(values, probabilities.places)
         maps = token_matrix(
             attention,
             values.mean(2, keepdim=True) if subject.name in self.averaged else values,
@@ -164,8 +166,8 @@ class AttentionMaps(Pictured):
         return MOST_QUERIES if subject.name in self.coarse else MOST
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
-        seen = super().update_output(subject, output, batch)
-        return {**seen, **self.predicted(subject, output, batch)}
+        sums = super().update_output(subject, output, batch)
+        return {**sums, **self.predicted(subject, output, batch)}
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         slots = self.complete_slots(sums, subjects)
@@ -177,8 +179,8 @@ class AttentionMaps(Pictured):
             (s, u) for s in subjects for u in s.specimen.units if sum_key(s, u, "maps") in sums
         ):
             name = sum_key(subject, unit)
-            whole = sums[f"{name}/maps"].numpy()[slots]
-            arrays[f"attention/{name}"], arrays[f"scale/{name}"] = quantised(whole)
+            images = sums[f"{name}/maps"].numpy()[slots]
+            arrays[f"attention/{name}"], arrays[f"scale/{name}"] = quantise(images)
             grids = [int(number) for number in sums[f"{name}/grids"]]
             heads = "mean" if subject.name in self.averaged else "all"
             maps.setdefault(subject.name, {})[str(unit.index)] = {
@@ -186,7 +188,7 @@ class AttentionMaps(Pictured):
                 "tokens": [TOKENS[number] for number in grids[5:]], "heads": heads,
             }  # fmt: skip
             rows += self._rows(subject, unit, sums[f"{name}/summary"].numpy(), slots)
-            tiles += [tile(image.mean(0), grids) for image in whole[:1]]
+            tiles += [tile(image.mean(0), grids) for image in images[:1]]
         if tiles:
             arrays["tiles"] = stacked(tiles)
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
@@ -205,34 +207,34 @@ class AttentionMaps(Pictured):
         for slot, label in zip(slots, self.labels(slots), strict=True):
             for head, numbers in enumerate(summary[slot]):
                 mean = head == summary.shape[1] - 1
-                named = {
+                yield {
+                    **where(subject, unit),
                     "image": self.rows[slot],
                     "label": label,
                     "head": "mean" if mean else str(head),
+                    "tile": mean and slot == slots[0],
+                    **dict(zip(("distance", "entropy", "elsewhere"), numbers, strict=True)),
                 }
-                found = dict(zip(("distance", "entropy", "elsewhere"), numbers, strict=True))
-                yield {**where(subject, unit), **named, "tile": mean and slot == slots[0], **found}
 
     def _fewer(self) -> dict[str, str]:
-        said = []
+        """The entry "fewer" of `about`: what was reduced to stay within the budget, if anything."""
+        notes = []
         if len(self.rows) < self.wanted:
-            said.append(f"{len(self.rows)} of {self.wanted} images")
+            notes.append(f"{len(self.rows)} of {self.wanted} images")
         if self.coarse:
-            many = ", ".join(sorted(self.coarse))
-            said.append(f"{'m' if said else 'M'}ean over blocks of neighbouring queries in {many}")
+            models = ", ".join(sorted(self.coarse))
+            notes.append(f"mean over blocks of neighbouring queries in {models}")
         if self.averaged:
-            said.append(
-                f"{'h' if said else 'H'}eads averaged in {', '.join(sorted(self.averaged))}"
-            )
-        return (
-            {"fewer": f"{'; '.join(said)}: maps take at most {self.budget:,} bytes a model."}
-            if said
-            else {}
-        )
+            notes.append(f"heads averaged in {', '.join(sorted(self.averaged))}")
+        if not notes:
+            return {}
+        text = "; ".join(notes)
+        text = text[0].upper() + text[1:]
+        return {"fewer": f"{text}: maps take at most {self.budget:,} bytes a model."}
 
 
 def map_bytes(subject: Subject, most_queries: int = MOST, heads: bool = True) -> int:
-    """Bytes of one image's maps, as far as the anatomy tells: keys of a reduced grid are fewer."""
+    """Bytes of one image's maps, estimated from the anatomy: keys of a reduced grid are fewer."""
     total = 0
     for unit in subject.specimen.units:
         if why_hidden(unit) is None and unit.grid is not None:
@@ -244,9 +246,11 @@ def map_bytes(subject: Subject, most_queries: int = MOST, heads: bool = True) ->
     return total
 
 
-def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Levels from 0 to 255, linear between zero and the largest number of each row, which is the
-    scale."""
+def quantise(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Convert maps to uint8 levels and a scale per row: map = level / 255 · scale.
+
+    The scale is the largest number of a row.
+    """
     scale = maps.max(-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         levels = np.nan_to_num(np.rint(255 * maps / scale[..., None]))
@@ -254,8 +258,8 @@ def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _grids(attention: AttentionMap, most_queries: int) -> list[float]:
-    """Rows and columns of the queries' grid and of the keys', as they are shown, the number of
-    prefix tokens, and a number for the kind of each."""
+    """Rows and columns of the grids of queries and of keys after merging to blocks, the number of
+    prefix tokens, and for each its kind as an index into `TOKENS`."""
     places = attention.places
     names = places.tokens or ("prefix",) * places.prefix
     kinds = [TOKENS.index(name) if name in TOKENS else 0 for name in names]
@@ -265,8 +269,10 @@ def _grids(attention: AttentionMap, most_queries: int) -> list[float]:
 
 
 def _summary(subject: Subject, attention: AttentionMap) -> Tensor:
-    """(b, heads + 1, 3) distance, entropy and attention to tokens without a place; the mean of the
-    heads comes last."""
+    """Distance, entropy and attention to tokens without a position, (b, heads + 1, 3).
+
+    The last entry is that of the attention averaged over heads.
+    """
     values = torch.cat([attention.values, attention.values.mean(2, keepdim=True)], 2)
     _, height, width = subject.specimen.anatomy.image
     geometry = AttentionGeometry.of(attention.places, (height, width), values)
@@ -285,11 +291,13 @@ def stacked(tiles: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:
-    """The attention of the middle patch in colours, its own place framed; that of the first token
-    where only prefix tokens ask."""
+    """A coloured picture of the attention of the middle patch, which is framed.
+
+    If only prefix tokens are queries, it is that of the first token.
+    """
     rows, columns, down, right, prefix = grids[:5]
-    asking = prefix + rows // 2 * columns + columns // 2
-    row = matrix[asking if matrix[asking].any() else 0, prefix:]
+    middle = prefix + rows // 2 * columns + columns // 2
+    row = matrix[middle if matrix[middle].any() else 0, prefix:]
     light = 1 + np.log10(np.maximum(row / max(row.max(), 1e-30), 10.0**-DECADES)) / DECADES
     ramp = np.array(
         [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in RAMPS["dark"]], dtype=float
@@ -300,9 +308,10 @@ def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:
     )
     high, wide = (round(TILE * side / max(rows, columns)) for side in (rows, columns))
     y, x = np.arange(high), np.arange(wide)
-    drawn = picture[y * down // high][:, x * right // wide].round().astype(np.uint8)
-    own = (y * rows // high == rows // 2)[:, None] & (x * columns // wide == columns // 2)[None, :]
-    around = np.pad(own, 1)
-    inside = around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
-    drawn[own & ~inside] = MARK
-    return drawn
+    canvas = picture[y * down // high][:, x * right // wide].round().astype(np.uint8)
+    in_row, in_column = y * rows // high == rows // 2, x * columns // wide == columns // 2
+    patch = in_row[:, None] & in_column[None, :]
+    padded = np.pad(patch, 1)
+    inside = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
+    canvas[patch & ~inside] = MARK
+    return canvas

@@ -11,15 +11,15 @@
     Unc-90        share of the mistakes that are made with less confidence
     Freq-90       share of the images with more
 
-The last bin is closed: a confidence of exactly 1 counts where it belongs. Bins hold sums alone, so
-that ECE over many batches is that of all images and not the mean of the batches'.
+The last bin is closed, so that it contains a confidence of exactly 1. Bins hold sums, so that the
+ECE over many batches is that of all images and not the mean over batches.
 
-Intervals: of ECE a test of its value, inverted; of shares Wilson's; of the signed ECE, a mean of
+Intervals: of ECE an inverted test of its value; of shares Wilson's; of the signed ECE, a mean of
 numbers between -1 and 1, Bonett and Price's; of Brier and NLL the bootstrap's. The plain ECE has
-none: it has no truth but that of its number of images.
+none, because its expectation depends on the number of images.
 
-Rows about all images have replicates, those of bins have none. The replicates of ECE are the plain
-one's, moved so that their mean is the value: each resample adds the bias once more.
+Only rows about all images have replicates. The replicates of ECE are those of the plain ECE,
+shifted so that their mean is the value, because every resample adds the bias again.
 """
 
 from __future__ import annotations
@@ -69,14 +69,16 @@ PARTS = (
 )
 
 
-def binned(confidence: Tensor, bins: int) -> Tensor:
-    """(b,) number of the bin; the last one is closed."""
+def bin_index(confidence: Tensor, bins: int) -> Tensor:
+    """Index (b,) of the bin of each confidence; the last bin is closed."""
     return (confidence * bins).floor().long().clamp(0, bins - 1)
 
 
 def score_images(scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """What every image adds, (b,) each, from scores (b, classes); in double precision, where no
-    logarithm overflows."""
+    """The terms of every image to sum in its bin, (b,) each, from scores (b, classes).
+
+    In double precision, in which no logarithm overflows.
+    """
     logs, shares = scores.double().log_softmax(1), scores.double().softmax(1)
     confidence, guess = shares.max(1)
     right = (guess == labels).double()
@@ -94,11 +96,11 @@ def score_images(scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
     }
 
 
-def measures(of: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All numbers but the debiased ECE from the sums in bins, (…, bins) each."""
-    total = {part: values.sum(-1) for part, values in of.items()}
+def measures(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All measures except the debiased ECE, from sums in bins, (…, bins) each."""
+    total = {part: values.sum(-1) for part, values in sums.items()}
     count, sure, wrong = total["count"], total["sure"], total["count"] - total["right"]
-    gap = of["confidence"] - of["right"]
+    gap = sums["confidence"] - sums["right"]
     with np.errstate(divide="ignore", invalid="ignore"):
         return {
             "plain ECE": np.abs(gap).sum(-1) / count,
@@ -111,32 +113,32 @@ def measures(of: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         }
 
 
-def debiased(of: Mapping[str, np.ndarray]) -> tuple[Interval, np.ndarray]:
-    """ECE and its interval from the sums (1 + REPEATS, bins), and its replicates (1 + REPEATS,)."""
-    found = expected_calibration_error(
-        *(of[part][0] for part in ("count", "confidence", "square", "right"))
+def debiased(sums: Mapping[str, np.ndarray]) -> tuple[Interval, np.ndarray]:
+    """Debiased ECE with interval, and its replicates (1 + REPEATS,), from (1 + REPEATS, bins)."""
+    ece = expected_calibration_error(
+        *(sums[part][0] for part in ("count", "confidence", "square", "right"))
     )
-    plain = measures(of)["plain ECE"]
-    known = plain[1:][np.isfinite(plain[1:])]
-    moved = np.maximum(found.mean + plain - (known.mean() if len(known) else np.nan), 0)
-    return found, np.concatenate([[found.mean], moved[1:]])
+    plain = measures(sums)["plain ECE"]
+    finite = plain[1:][np.isfinite(plain[1:])]
+    shifted = np.maximum(ece.mean + plain - (finite.mean() if len(finite) else np.nan), 0)
+    return ece, np.concatenate([[ece.mean], shifted[1:]])
 
 
-def every_measure(of: Mapping[str, np.ndarray]) -> dict[str, tuple[Interval, np.ndarray]]:
-    """Each number with its interval and its replicates, from the sums (1 + REPEATS, bins)."""
-    replicates = measures(of)
-    total = {part: float(values[0].sum()) for part, values in of.items()}
+def every_measure(sums: Mapping[str, np.ndarray]) -> dict[str, tuple[Interval, np.ndarray]]:
+    """Each measure with its interval and its replicates, from sums (1 + REPEATS, bins)."""
+    replicates = measures(sums)
+    total = {part: float(values[0].sum()) for part, values in sums.items()}
     count, sure, wrong = total["count"], total["sure"], total["count"] - total["right"]
-    found = {name: interval(values, count) for name, values in replicates.items()}
-    found["plain ECE"] = Interval(found["plain ECE"].mean, np.nan, np.nan)
-    found["signed ECE"] = change_of_sums(
+    intervals = {name: interval(values, count) for name, values in replicates.items()}
+    intervals["plain ECE"] = Interval(intervals["plain ECE"].mean, np.nan, np.nan)
+    intervals["signed ECE"] = change_of_sums(
         total["confidence"] - total["right"], total["gap_square"], count
     )
-    found["Acc-90"] = wilson(total["sure_right"], sure)
-    found["Unc-90"] = wilson(wrong - (sure - total["sure_right"]), wrong)
-    found["Freq-90"] = wilson(sure, count)
-    return {"ECE": debiased(of)} | {
-        name: (found[name], values) for name, values in replicates.items()
+    intervals["Acc-90"] = wilson(total["sure_right"], sure)
+    intervals["Unc-90"] = wilson(wrong - (sure - total["sure_right"]), wrong)
+    intervals["Freq-90"] = wilson(sure, count)
+    return {"ECE": debiased(sums)} | {
+        name: (intervals[name], values) for name, values in replicates.items()
     }
 
 
@@ -158,7 +160,7 @@ class Calibration(Probe):
         key=8,
     )
     bins: int = 10
-    """Number of bins of confidence, all equally wide."""
+    """Number of bins of confidence, all of the same width."""
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -173,10 +175,10 @@ class Calibration(Probe):
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         scores = logits(output)
         assert scores is not None
-        found = score_images(scores, batch.on(scores.device, "labels"))
-        member = F.one_hot(binned(found["confidence"], self.bins), self.bins)
+        terms = score_images(scores, batch.on(scores.device, "labels"))
+        one_hot = F.one_hot(bin_index(terms["confidence"], self.bins), self.bins)
         return {
-            sum_key(subject, what=part): batch.total(found[part][:, None] * member)
+            sum_key(subject, what=part): batch.total(terms[part][:, None] * one_hot)
             for part in PARTS
         }
 
@@ -213,10 +215,10 @@ class Calibration(Probe):
         return Result(self.name, table, columns, views, replicates=replicates)
 
     def _overall(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
-        of = _parts(subject, sums)
-        images = int(of["count"][0].sum())
-        for measure, (found, drawn) in every_measure(of).items():
-            where = {
+        in_bins = _parts(subject, sums)
+        images = int(in_bins["count"][0].sum())
+        for measure, (ends, replicates) in every_measure(in_bins).items():
+            row = {
                 "model": subject.name,
                 "measure": measure,
                 "bin": "",
@@ -224,18 +226,15 @@ class Calibration(Probe):
                 "binned": False,
                 "filled": False,
             }
-            yield {**where, "value": Estimate(*found, drawn[1:]), "n": images}
+            yield {**row, "value": Estimate(*ends, replicates[1:]), "n": images}
 
     def _bins(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
-        count, sure, right = (
-            _parts(subject, sums)[part][0] for part in ("count", "confidence", "right")
-        )
+        in_bins = _parts(subject, sums)
+        count, total, right = (in_bins[part][0] for part in ("count", "confidence", "right"))
         for number in range(self.bins):
-            inside = int(count[number])
-            accuracy, confidence = (
-                wilson(right[number], inside),
-                sure[number] / inside if inside else np.nan,
-            )
+            images = int(count[number])
+            accuracy = wilson(right[number], images)
+            confidence = total[number] / images if images else np.nan
             gap = Interval(*(confidence - accuracy[end] for end in (0, 2, 1)))
             yield {
                 "model": subject.name,
@@ -243,12 +242,12 @@ class Calibration(Probe):
                 "bin": f"{number / self.bins:.4g} to {(number + 1) / self.bins:.4g}",
                 "overall": False,
                 "binned": True,
-                "filled": inside > 0,
+                "filled": images > 0,
                 "confidence": float(confidence),
                 **_ends("accuracy", accuracy),
-                **_ends("share", wilson(inside, count.sum())),
+                **_ends("share", wilson(images, count.sum())),
                 **_ends("value", gap),
-                "n": inside,
+                "n": images,
             }
 
     @classmethod
@@ -274,9 +273,9 @@ def _parts(subject: Subject, sums: Mapping[str, Tensor]) -> dict[str, np.ndarray
     return {part: sums[sum_key(subject, what=part)].numpy() for part in PARTS}
 
 
-def _ends(name: str, found: Interval) -> dict[str, float]:
+def _ends(name: str, interval: Interval) -> dict[str, float]:
     ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
-    return dict(zip((name, *ends), map(float, found), strict=True))
+    return dict(zip((name, *ends), map(float, interval), strict=True))
 
 
 def _with_ends(name: str, says: str, label: str = "") -> tuple[Column, ...]:
@@ -289,7 +288,7 @@ def _with_ends(name: str, says: str, label: str = "") -> tuple[Column, ...]:
 
 
 CROWDED = 4
-"""Above this number of models each has a reliability diagram of its own."""
+"""Above this number of models, each has its own reliability diagram."""
 RELIABILITY = View(
     "line",
     x="confidence",

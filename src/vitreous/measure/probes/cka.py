@@ -2,12 +2,10 @@
 
     CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),   see `vitreous.measure.alignment`
 
-Minibatches are `minibatch` images in a row, wherever the shards of the inspection end, and count by
-their images. Copies of an image are left out. All layers of all models are compared with each other
-in one product of their centred Gram matrices. Gram matrices, not features, are kept of a layer
-until all models have seen the shard: n × n numbers, the same for all, and nearly always fewer than
-the features are. Where they are more (logits), n × n have to be formed nevertheless, because the
-common product is over pairs of images.
+A minibatch is `minibatch` consecutive images, independent of the size of shards, and is weighted by
+its number of images. Duplicates of an image are left out. All layers of all models are compared
+with each other in one product of their centred Gram matrices. Until all models have run on a shard,
+Gram matrices are kept instead of features: they have n × n numbers, which is nearly always less.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from torch import Tensor
 from vitreous.devices import to_device
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.alignment import (
-    LEAST,
+    MIN_IMAGES,
     Estimator,
     Grams,
     columns,
@@ -92,7 +90,7 @@ STRUCTURE = ("block_structure", "block_structure_low", "block_structure_high")
 
 
 class Layer(NamedTuple):
-    """One row and column of a heat-map."""
+    """One row and column of a heat map: a site of a unit of a model."""
 
     subject: Subject
     unit: Unit
@@ -108,7 +106,7 @@ class Layer(NamedTuple):
 
     @property
     def cells(self) -> dict[str, Any]:
-        """What a row says of it."""
+        """The entries of a row of the table about it."""
         unit = self.unit
         place = {"unit": unit.name, "kind": unit.kind, "stage": unit.stage, "depth": unit.depth}
         return {"model": self.subject.name, **place, "site": self.site, "layer": self.name}
@@ -143,18 +141,16 @@ class CKA(Probe):
     )
 
     def __post_init__(self) -> None:
-        given: Any = self.sites
-        self.sites = tuple(
-            cast("list[Site]", [given]) if isinstance(given, str) else given
-        )  # also one by itself
+        sites: Any = self.sites
+        self.sites = tuple(cast("list[Site]", [sites]) if isinstance(sites, str) else sites)
         if self.estimator not in get_args(Estimator):
             raise UnknownName("estimator", self.estimator, get_args(Estimator))
         known = [site for site in SITES if site != "attention"]
         if wrong := [site for site in self.sites if site not in known]:
             raise UnknownName("site for CKA", wrong[0], known)
-        if self.minibatch is not None and self.minibatch < LEAST[self.estimator]:
+        if self.minibatch is not None and self.minibatch < MIN_IMAGES[self.estimator]:
             raise VitreousError(
-                f"CKA ({self.estimator}) needs at least {LEAST[self.estimator]} images a "
+                f"CKA ({self.estimator}) needs at least {MIN_IMAGES[self.estimator]} images a "
                 f"minibatch, and {self.minibatch} were asked for; 128 are enough."
             )
         if not self.sites:
@@ -184,57 +180,55 @@ class CKA(Probe):
         self.grams = Grams(self.estimator, self.minibatch)
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        distinct = self.setting.distinct[batch.rows]
         for site in self.sites:
-            if (feature := getattr(sites, site)) is not None and len(
-                found := vectors(feature)
-            ) == len(batch):
-                self.grams.add(
-                    sum_key(subject, unit, site),
-                    found,
-                    batch.whole,
-                    self.setting.distinct[batch.rows],
-                )
+            feature = getattr(sites, site)
+            if feature is None:
+                continue
+            features = vectors(feature)
+            if len(features) == len(batch):
+                key = sum_key(subject, unit, site)
+                self.grams.add(key, features, batch.full_shard, distinct)
         return {}
 
     def end_shard(self, shard: Batch) -> Sums:
         chosen = minibatches(self.setting.distinct[shard.rows], self.minibatch, self.estimator)
-        found = [self.grams.take(layer.key) for layer in self.layers]
-        seen = torch.tensor([bool(grams) for grams in found])
+        grams_of = [self.grams.take(layer.key) for layer in self.layers]
+        present = torch.tensor([bool(grams) for grams in grams_of])
         sums: dict[str, Tensor] = {"left_out": torch.tensor(len(shard) - sum(map(len, chosen)))}
-        home = next((grams[0].device for grams in found if grams), self.pairs.device)
-        pairs = to_device(self.pairs, home)()
+        device = next((grams[0].device for grams in grams_of if grams), self.pairs.device)
+        pairs = to_device(self.pairs, device)()
         for number, rows in enumerate(chosen):
-            blank = next(torch.zeros_like(grams[number]) for grams in found if grams)
-            every = torch.stack([grams[number] if grams else blank for grams in found])
-            weights = columns(shard.on(every.device, "weights"), rows)
-            hsic = weighted_hsic(every, every, weights, self.estimator, pairs)
-            more = {"hsic": hsic, "seen": seen * len(rows), "shards": torch.ones(())}
-            sums |= {
-                name: sums[name] + value if name in sums else value for name, value in more.items()
-            }
+            zeros = next(torch.zeros_like(grams[number]) for grams in grams_of if grams)
+            stacked = torch.stack([grams[number] if grams else zeros for grams in grams_of])
+            weights = columns(shard.on(stacked.device, "weights"), rows)
+            hsic = weighted_hsic(stacked, stacked, weights, self.estimator, pairs)
+            terms = {"hsic": hsic, "seen": present * len(rows), "shards": torch.ones(())}
+            for name, value in terms.items():
+                sums[name] = sums[name] + value if name in sums else value
         return sums
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
-        if "hsic" not in sums:  # the one shard seen so far was too small
+        if "hsic" not in sums:  # interrupted after one shard, which was too small
             empty = {
                 c.name: pd.Series(dtype=float if c.kind == "quantity" else object) for c in COLUMNS
             }
             return Result(self.name, pd.DataFrame(empty), COLUMNS)
-        seen = sums["seen"].numpy()
-        count = int(seen.max())
-        one, other = self.pairs.numpy()
-        own = sums["hsic"].numpy()[:, one == other]
+        images_of_layer = sums["seen"].numpy()
+        count = int(images_of_layer.max())
+        first, second = self.pairs.numpy()
+        own = sums["hsic"].numpy()[:, first == second]
         norms = np.sqrt(np.where(own > 0, own, np.nan))
-        values = doubled(sums["hsic"].numpy() / (norms[:, one] * norms[:, other]))
+        values = doubled(sums["hsic"].numpy() / (norms[:, first] * norms[:, second]))
         reasons: dict[str, dict[str, str]] = {}
-        for layer, energy, images in zip(self.layers, own[0], seen, strict=True):
-            if images and not energy > 0:
-                why = (
+        for layer, own_hsic, images in zip(self.layers, own[0], images_of_layer, strict=True):
+            if images and not own_hsic > 0:
+                constant = own_hsic == 0
+                reasons.setdefault(layer.subject.name, {})[layer.name] = (
                     "It is the same for all images."
-                    if energy == 0
+                    if constant
                     else "It has values that are not finite."
                 )
-                reasons.setdefault(layer.subject.name, {})[layer.name] = why
         about = {
             "minibatches": int(sums["shards"]),
             "images_compared": count,
@@ -242,17 +236,14 @@ class CKA(Probe):
             **about_copies(self.setting),
             "without_value": reasons,
         }
-        found = estimated(values, count)
-        table, pair = _table(self.layers, seen > 0, self.pairs.numpy(), found, count)
-        drawn = {
-            "value": Replicates.of(
-                table["value"].to_numpy(dtype=np.float64), found.replicates[:, pair].T
-            )
-        }
+        cka = estimated(values, count)
+        table, pair = _table(self.layers, images_of_layer > 0, self.pairs.numpy(), cka, count)
+        value = table["value"].to_numpy(dtype=np.float64)
+        replicates = {"value": Replicates.of(value, cka.replicates[:, pair].T)}
         structure = block_structure(self.layers, self.pairs.numpy(), values, count)
-        drawn |= _add_block_structure(table, structure)
+        replicates |= _add_block_structure(table, structure)
         views = cka_views(table)
-        return Result(self.name, table, COLUMNS, views, about=about, replicates=drawn)
+        return Result(self.name, table, COLUMNS, views, about=about, replicates=replicates)
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
@@ -283,24 +274,26 @@ class CKA(Probe):
 
 
 def _table(
-    layers: Sequence[Layer], there: np.ndarray, pairs: np.ndarray, found: Estimate, count: int
+    layers: Sequence[Layer], present: np.ndarray, pairs: np.ndarray, cka: Estimate, count: int
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Every pair of layers that were seen, and its number; of two models the first one's in the
-    heat-map's rows."""
+    """The table with a row for every pair of layers that are `present`, and the pair's index.
+
+    Of two models, the layers of the first are the rows of the heat map.
+    """
     models = [layer.subject.name for layer in layers]
     rank = np.array([list(dict.fromkeys(models)).index(model) for model in models], dtype=np.int64)
-    one, other = np.nonzero((rank[:, None] <= rank) & there[:, None] & there)
+    first, second = np.nonzero((rank[:, None] <= rank) & present[:, None] & present)
     cells = pd.DataFrame([layer.cells for layer in layers])
-    left = cells.iloc[one].reset_index(drop=True)
-    right = cells.iloc[other].reset_index(drop=True).add_prefix("other_")
+    left = cells.iloc[first].reset_index(drop=True)
+    right = cells.iloc[second].reset_index(drop=True).add_prefix("other_")
     table = pd.concat([left, right], axis=1)
     same = table["model"] == table["other_model"]
     table["pair"] = table["model"].where(same, table["model"] + " × " + table["other_model"])
     table["within"], table["across"] = same, ~same
-    place = np.empty((len(layers), len(layers)), dtype=np.int64)
-    place[pairs[0], pairs[1]] = place[pairs[1], pairs[0]] = np.arange(pairs.shape[1])
-    pair = place[one, other]
-    for name, values in (("value", found.value), ("low", found.low), ("high", found.high)):
+    pair_index = np.empty((len(layers), len(layers)), dtype=np.int64)
+    pair_index[pairs[0], pairs[1]] = pair_index[pairs[1], pairs[0]] = np.arange(pairs.shape[1])
+    pair = pair_index[first, second]
+    for name, values in (("value", cka.value), ("low", cka.low), ("high", cka.high)):
         table[name] = np.clip(values, -1, 1)[pair]
     return table.assign(n=count), pair
 
@@ -309,9 +302,9 @@ class BlockStructure(NamedTuple):
     """How far a model splits into stages."""
 
     groups: str
-    """What is compared: "stages", or "thirds" of a model of a single stage."""
+    """How units are grouped: by "stages", or by "thirds" of a model with a single stage."""
     difference: Estimate
-    """Mean CKA of two units of one group, minus that of units of two groups."""
+    """Mean CKA of two units of one group, minus that of units of different groups."""
 
 
 def block_structure(
@@ -319,20 +312,20 @@ def block_structure(
 ) -> dict[str, BlockStructure]:
     """The block structure of each model, from the CKA (1 + REPEATS, pairs) of pairs (2, pairs).
 
-    Stem and head belong to no stage. A model with nothing to compare is left out.
+    Stem and head belong to no group. Models without two groups, or pairs in one, are left out.
     """
     structures: dict[str, BlockStructure] = {}
-    one, other = pairs
+    first, second = pairs
     for model in dict.fromkeys(layer.subject.name for layer in layers):
-        inner = np.array([_counts(layer, model, layers[-1].site) for layer in layers])
+        inner = np.array([_is_inner_layer(layer, model, layers[-1].site) for layer in layers])
         stages = np.array([layer.unit.stage for layer in layers], dtype=np.int64)
         staged = len(set(stages[inner].tolist())) > 1
         groups = stages if staged else (np.cumsum(inner) - 1) * 3 // max(int(inner.sum()), 1)
-        here = inner[one] & inner[other] & (one != other) & ~np.isnan(values[0])
-        same = groups[one] == groups[other]
-        if not (here & same).any() or not (here & ~same).any():
+        valid = inner[first] & inner[second] & (first != second) & ~np.isnan(values[0])
+        same = groups[first] == groups[second]
+        if not (valid & same).any() or not (valid & ~same).any():
             continue
-        difference = values[:, here & same].mean(1) - values[:, here & ~same].mean(1)
+        difference = values[:, valid & same].mean(1) - values[:, valid & ~same].mean(1)
         structures[model] = BlockStructure(
             "stages" if staged else "thirds", estimated(difference, count)
         )
@@ -342,21 +335,21 @@ def block_structure(
 def _add_block_structure(
     table: pd.DataFrame, structures: Mapping[str, BlockStructure]
 ) -> dict[str, Replicates]:
-    """Add columns to the rows that compare two layers of one model; returns their replicates."""
+    """Add columns to the rows about two layers of one model; return their replicates."""
     model = table["model"].where(table["within"])
     table["groups"] = ""
-    drawn = np.full((len(table), REPEATS), np.nan)
+    replicates = np.full((len(table), REPEATS), np.nan)
     for column in STRUCTURE:
         table[column] = np.nan
     for name, (groups, difference) in structures.items():
         rows = (model == name).to_numpy()
         table.loc[rows, "groups"] = groups
         table.loc[rows, list(STRUCTURE)] = difference.value, difference.low, difference.high
-        drawn[rows] = difference.replicates
-    return {STRUCTURE[0]: Replicates.of(table[STRUCTURE[0]].to_numpy(), drawn)}
+        replicates[rows] = difference.replicates
+    return {STRUCTURE[0]: Replicates.of(table[STRUCTURE[0]].to_numpy(), replicates)}
 
 
-def _counts(layer: Layer, model: str, site: Site) -> bool:
+def _is_inner_layer(layer: Layer, model: str, site: Site) -> bool:
     return (
         layer.subject.name == model
         and layer.site == site
@@ -365,8 +358,8 @@ def _counts(layer: Layer, model: str, site: Site) -> bool:
 
 
 def too_few(images: int, estimator: Estimator) -> str:
-    """Why a set is too small; empty if it is not."""
-    least = LEAST[estimator]
+    """Why there are too few images for CKA; empty if there are enough."""
+    least = MIN_IMAGES[estimator]
     return (
         f"CKA ({estimator}) needs at least {least} images, and there are {images}."
         if images < least
@@ -375,17 +368,17 @@ def too_few(images: int, estimator: Estimator) -> str:
 
 
 def about_copies(setting: Setting) -> dict[str, Any]:
-    """What a result says of images that occur more than once; nothing if none does."""
+    """Entries of `about` on duplicate images; empty if there are none."""
     if not (copies := setting.copies):
         return {}
-    many = f"{copies} of {len(setting.data)} images are copies of others and were left out"
+    left_out = f"{copies} of {len(setting.data)} images are copies of others and were left out"
     return {
         "copies_left_out": copies,
-        "note": f"{many}: an image that is compared with itself would raise CKA.",
+        "note": f"{left_out}: an image that is compared with itself would raise CKA.",
     }
 
 
 def warn_of_copies(setting: Setting) -> None:
-    """Say it while the images pass as well."""
+    """Log a warning about duplicate images at the start of a pass."""
     if note := about_copies(setting).get("note"):
         log.warning("%s", note)

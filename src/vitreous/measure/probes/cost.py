@@ -1,12 +1,12 @@
 """Parameters, floating-point operations and images per second.
 
-    parameters    all that the model has
-    GFLOPs        of one image, a multiplication and an addition counted as two; torch counts
-                  products and convolutions, fused attention included
-    images/s      of the model as it was given, without probes, on the device of the inspection
+    parameters    number of all parameters
+    GFLOPs        for one image, a multiply-add counts as two; torch counts products and
+                  convolutions, including fused attention
+    images/s      of the original model, without probes, on the device of the inspection
 
-Time is measured once, beside the first images: some passes of a small batch, of which the median is
-the value and the slowest and the fastest are the ends.
+Time is measured once, with the first images: of several passes of a small batch, the value is the
+median, and the interval ranges from the slowest to the fastest.
 """
 
 from __future__ import annotations
@@ -36,33 +36,36 @@ from vitreous.results.words import format_number, join_words
 __all__ = ["Cost"]
 
 WIDE = 4
-"""The largest over the smallest number from which an axis is logarithmic."""
+"""An axis is logarithmic if the ratio of its largest to its smallest number is above this."""
 AXES: dict[Axis, str] = {"x": "gflops", "y": "value"}
 
 
 def flops(model: nn.Module, images: Tensor) -> int:
-    """Operations of a pass over these images; attention as the products it is, since some kernels
-    for it are not counted (on a CPU, before torch 2.12)."""
+    """Floating-point operations of a forward pass.
+
+    Attention runs as plain products, because torch does not count some fused kernels (on a CPU
+    before torch 2.12).
+    """
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(images)
     return int(counter.get_total_flops())
 
 
 def seconds(model: nn.Module, images: Tensor, repeats: int) -> list[float]:
-    """Of each of several passes."""
+    """Wall-clock time of each of `repeats` forward passes."""
 
     def wait() -> None:
         if images.device.type == "cuda":
             torch.cuda.synchronize(images.device)
 
-    found = []
-    wait()  # for what the device was given before
+    times = []
+    wait()  # for earlier work on the device
     for _ in range(repeats):
-        begun = perf_counter()
+        start = perf_counter()
         model(images)
         wait()
-        found.append(perf_counter() - begun)
-    return found
+        times.append(perf_counter() - start)
+    return times
 
 
 @dataclass
@@ -94,16 +97,14 @@ class Cost(Probe):
         self._copies: dict[str, nn.Module] = {}
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
-        if int(batch.rows[0]) != 0:  # once, whatever the shards and processes
+        if int(batch.rows[0]) != 0:  # only with the first batch, so once over all processes
             return {}
         count = self.images or (64 if subject.device.type == "cuda" else 8)
-        shown = batch.prepared(subject)[:count]
-        taken = torch.tensor(
-            seconds(self._itself(subject), shown, self.repeats), dtype=torch.float64
-        )
+        images = batch.prepared(subject)[:count]
+        times = seconds(self._original(subject), images, self.repeats)
         return {
-            sum_key(subject, what="seconds"): taken,
-            sum_key(subject, what="images"): torch.tensor(float(len(shown))),
+            sum_key(subject, what="seconds"): torch.tensor(times, dtype=torch.float64),
+            sum_key(subject, what="images"): torch.tensor(float(len(images))),
         }
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
@@ -137,7 +138,7 @@ class Cost(Probe):
                 label="images/s, fastest",
             ),
         )
-        rows = [_row(subject, self._itself(subject), sums) for subject in subjects]
+        rows = [_row(subject, self._original(subject), sums) for subject in subjects]
         self._copies.clear()
         table = pd.DataFrame(rows, columns=[column.name for column in columns])
         wide = tuple(
@@ -145,9 +146,8 @@ class Cost(Probe):
         )
         return Result(self.name, table, columns, (replace(VIEWS[0], log=wide), *VIEWS[1:]))
 
-    def _itself(self, subject: Subject) -> nn.Module:
-        """The model as it was given, and not the graph that was read from it, which may compute
-        some things twice."""
+    def _original(self, subject: Subject) -> nn.Module:
+        """A copy of the original model; the graph of the specimen may compute some things twice."""
         if subject.model is None:
             return subject.specimen
         if subject.name not in self._copies:

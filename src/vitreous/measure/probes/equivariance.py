@@ -1,23 +1,22 @@
 """Shift equivariance of the features after each unit.
 
-The image is shifted around its edges by s pixels, down and to the right, and passes again. If T
-shifts and m is the map after a unit, then
+The image is shifted cyclically by s pixels, down and to the right, and runs through the model
+again. With the shift T and the map m after a unit,
 
     value = ‖m(T x) - T m(x)‖ / sqrt(‖m(T x) - its mean‖² + ‖m(x) - its mean‖²),   mean over images
-    still = the same with m(x) where it was
+    still = the same with m(x) not shifted
 
-means taken over positions, so that an offset does not flatter. 0: the map moves along exactly; 1:
-the two maps are as far apart as unrelated ones. Convolutions that wrap around are exact, padding
-breaks it at the edges, and position embeddings break it everywhere. Once positions are gone
-(pooling, class token, output) nothing can move along: both are then how far the output changes,
-deviations taken from the mean over channels, and 0 is invariance.
+Means are over positions, so that a common offset does not lower the value. At 0 the map moves
+exactly with the image; at 1 the two maps are as different as unrelated ones. Circular convolutions
+are exact; padding breaks equivariance at the edges, and position embeddings break it everywhere.
+Without positions (after pooling, class token, output) nothing can move. Then both numbers are the
+change of the output, relative to its deviation from the mean over channels, and 0 is invariance.
 
-A unit with a grid of h x w on an image of H x W moves s h / H positions. Where that is no whole
-number the unit has no exact answer and no row. By default s is the smallest shift that is whole for
-all of a model's units: one patch of a ViT, 32 pixels of a ResNet.
+On an image of H x W, a unit with a grid of h x w moves by s h / H positions. Units for which that
+is not an integer have no row. By default s is the smallest shift that is an integer for all units
+of a model: one patch of a ViT, 32 pixels of a ResNet.
 
-Few images answer this (`images`, the first of the set), because they have to pass once more for
-every shift.
+Only the first `images` images are used, because they run once more for every shift.
 """
 
 from __future__ import annotations
@@ -43,39 +42,45 @@ from vitreous.specimen.observe import Feature, Sites
 
 __all__ = ["Equivariance"]
 
-TOGETHER = 16
-"""Images, shifted ones included, that pass at a time."""
+BATCH = 16
+"""Number of images per pass, including shifted ones."""
 
 
-def apart(one: Tensor, other: Tensor) -> Tensor:
-    """(b,) distance of maps (b, c, h, w) as a share of that of unrelated ones; NaN where both are
-    constant."""
-    exact = torch.promote_types(one.dtype, torch.float32)
-    one, other = one.to(exact), other.to(exact)
-    freedom = (one.shape[2] * one.shape[3] - 1) * one.shape[1]
-    spread = freedom * (variance(one) + variance(other))
-    between = (one - other).square().sum((1, 2, 3))
-    return (between / spread).sqrt().where(spread > 0, torch.nan)
+def relative_distance(first: Tensor, second: Tensor) -> Tensor:
+    """Distance (b,) of maps (b, c, h, w), relative to that of unrelated maps.
+
+    NaN if both maps are constant.
+    """
+    dtype = torch.promote_types(first.dtype, torch.float32)
+    first, second = first.to(dtype), second.to(dtype)
+    freedom = (first.shape[2] * first.shape[3] - 1) * first.shape[1]
+    spread = freedom * (variance(first) + variance(second))
+    squared = (first - second).square().sum((1, 2, 3))
+    return (squared / spread).sqrt().where(spread > 0, torch.nan)
 
 
-def cells(grid: Grid, image: Grid, shift: int) -> Grid | None:
-    """By how many positions a map moves when the image moves by `shift` pixels; None if by no whole
-    number."""
-    moved = [shift * places / side for places, side in zip(grid, image, strict=True)]
-    return (int(moved[0]), int(moved[1])) if all(each.is_integer() for each in moved) else None
+def shift_in_cells(grid: Grid, image: Grid, shift: int) -> Grid | None:
+    """Rows and columns by which a map moves if the image moves by `shift` pixels.
+
+    None if they are not integers.
+    """
+    moved = [shift * cells / side for cells, side in zip(grid, image, strict=True)]
+    return (int(moved[0]), int(moved[1])) if all(n.is_integer() for n in moved) else None
 
 
-def whole_shift(grids: Sequence[Grid], image: Grid) -> int:
-    """The smallest shift that moves every grid by whole positions; grids that only the whole image
-    moves stay out."""
+def smallest_shift(grids: Sequence[Grid], image: Grid) -> int:
+    """The smallest shift in pixels that moves every grid by an integer number of cells.
+
+    Grids that only a shift by the whole image would move so are ignored.
+    """
     steps = {
-        side // math.gcd(side, places)
+        side // math.gcd(side, cells)
         for grid in grids
-        for places, side in zip(grid, image, strict=True)
+        for cells, side in zip(grid, image, strict=True)
     }
     steps = {step for step in steps if step < min(image)}
-    together = math.lcm(*steps)
-    return together if together < min(image) else max(steps)
+    shift = math.lcm(*steps)
+    return shift if shift < min(image) else max(steps)
 
 
 @dataclass
@@ -173,54 +178,60 @@ class Equivariance(Probe):
         )
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
-        """Here, because shifted images have to pass through one model at a time."""
+        """Run the shifted images through the model and compare the features of all units."""
         chosen = (batch.rows < self.images).nonzero().flatten()
         shifts = self._shifts(subject)
-        found: dict[str, list[Tensor]] = {}
-        for part in chosen.split(max(TOGETHER // (1 + len(shifts)), 1)) if len(chosen) else ():
+        errors: dict[str, list[Tensor]] = {}
+        for part in chosen.split(max(BATCH // (1 + len(shifts)), 1)) if len(chosen) else ():
             images = batch.prepared(subject)[part]
             moved = [images, *(images.roll((shift, shift), (2, 3)) for shift in shifts)]
 
-            def each(unit: Unit, sites: Sites) -> None:
+            def compare(unit: Unit, sites: Sites) -> None:
                 assert sites.out is not None
                 for name, value in self._compare(subject, unit, sites.out).items():
-                    found.setdefault(name, []).append(value)
+                    errors.setdefault(name, []).append(value)
 
-            subject.specimen.observe(torch.cat(moved), ("out",), each=each)
-        few = Batch(
-            batch.rows[chosen], batch.images[chosen], batch.labels[chosen], batch.seed, batch.whole
+            subject.specimen.observe(torch.cat(moved), ("out",), each=compare)
+        chosen_batch = Batch(
+            batch.rows[chosen],
+            batch.images[chosen],
+            batch.labels[chosen],
+            batch.seed,
+            batch.full_shard,
         )
-        return sum_over_images(few, {name: torch.cat(parts) for name, parts in found.items()})
+        joined = {name: torch.cat(parts) for name, parts in errors.items()}
+        return sum_over_images(chosen_batch, joined)
 
     def _compare(self, subject: Subject, unit: Unit, after: Feature) -> dict[str, Tensor]:
-        """Errors of a unit for each shift that suits it; its features are of images as they are,
-        then shifted."""
+        """Errors of a unit for each shift that moves it by an integer number of cells.
+
+        `after` is the feature of the original images, then of those with each shift.
+        """
         shifts = self._shifts(subject)
-        if (
-            after.grid is None and after.raw[0].numel() != unit.channels
-        ):  # positions that could not be told apart
-            return {}
+        if after.grid is None and after.raw[0].numel() != unit.channels:
+            return {}  # there are positions, but they are unknown
         maps = after.map if after.grid is not None else after.raw.flatten(1)[:, None, None]
-        plain, *shifted = maps.chunk(1 + len(shifts))
-        found = {}
-        for shift, there in zip(shifts, shifted, strict=True):
+        original, *shifted = maps.chunk(1 + len(shifts))
+        errors = {}
+        for shift, moved in zip(shifts, shifted, strict=True):
             by = self._cells(subject, after.grid, shift) if after.grid is not None else (0, 0)
-            if by is not None:
-                name = sum_key(subject, unit, str(shift))
-                found[f"{name}/still"] = apart(there, plain)
-                found[f"{name}/along"] = (
-                    apart(there, plain.roll(by, (2, 3))) if any(by) else found[f"{name}/still"]
-                )
-        return found
+            if by is None:
+                continue
+            name = sum_key(subject, unit, str(shift))
+            still = relative_distance(moved, original)
+            errors[f"{name}/still"] = errors[f"{name}/along"] = still
+            if any(by):
+                errors[f"{name}/along"] = relative_distance(moved, original.roll(by, (2, 3)))
+        return errors
 
     def _shifts(self, subject: Subject) -> tuple[int, ...]:
         grids = [unit.grid for unit in subject.specimen.units if unit.grid is not None]
         _, height, width = subject.specimen.anatomy.image
-        return tuple(self.shifts) or (whole_shift(grids, (height, width)),)
+        return tuple(self.shifts) or (smallest_shift(grids, (height, width)),)
 
     def _cells(self, subject: Subject, grid: Grid, shift: int) -> Grid | None:
         _, height, width = subject.specimen.anatomy.image
-        return cells(grid, (height, width), shift)
+        return shift_in_cells(grid, (height, width), shift)
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         rows = [

@@ -8,12 +8,11 @@ shown as P x P pictures.
     frequency = mean of f over the spectrum of u_i, in π  0 is flat, 1 alternates between pixels
     overlap   = ‖Wᵀ u_i‖²                                 W: first k principal components of patches
 
-The frequency of a wave is the larger of its two along the axes, as everywhere in the package:
-stripes of one pixel and a chessboard have 1, and so does the corner that `fourier`'s half diagonal
-leads to. An overlap of 1 means that the component lies within what patches of the images mostly
-consist of; k is the number of components shown, but at most a quarter of P x P x 3. A direction
-drawn at random has `chance`, k / (P x P x 3). The sign of a component means nothing: its largest
-entry is made positive.
+The frequency of a wave is the larger of its frequencies along the two axes, as everywhere in the
+package: stripes of one pixel and a chessboard both have 1. An overlap of 1 means that the component
+lies in the space of the first principal components of patches; k is the number of components shown,
+but at most a quarter of P x P x 3. A random direction has an overlap of `chance`, k / (P x P x 3).
+The sign of a component is arbitrary: its largest entry is made positive.
 
 Patches come from the images as the model gets them, up to 4 x 4 of each image, evenly spaced; their
 sums and products are added up, so that no image is kept. The paper shows 28 components of ViT-L/32
@@ -40,15 +39,15 @@ from vitreous.results import UNIT_COLUMNS, Column, Result, View
 from vitreous.results.comparing import list_by_model
 from vitreous.results.words import format_percent
 from vitreous.specimen.anatomy import Unit
-from vitreous.specimen.graph import args, op
+from vitreous.specimen.graph import args, attribute, op
 from vitreous.specimen.observe import Sites
 
 __all__ = ["Filters"]
 
 ACROSS = 4
-"""Patches taken of an image in each direction."""
+"""Maximum number of patches of an image in each direction."""
 FIRST = 5
-"""Components whose energy is summed in a sentence."""
+"""Number of components whose energy is summed in the report's sentence."""
 TILE = 96
 """Pixels of a picture: a multiple of most patch sizes, the same for all models, so that they can be
 shown together."""
@@ -57,24 +56,27 @@ Array = NDArray[np.float64]
 
 
 def first_filters(module: fx.GraphModule, channels: int) -> Tensor | None:
-    """Weights (d, channels, height, width) of the first convolution that sees the image; None if
-    there are none."""
+    """Weights (d, channels, height, width) of the first convolution, if it takes the image.
+
+    Otherwise None.
+    """
     for node in module.graph.nodes:
         if op(node).startswith("conv") and len(args(node)) > 1:
             weight = args(node)[1]
             if not isinstance(weight, fx.Node) or weight.op != "get_attr":
                 return None
-            found = module
-            for part in str(weight.target).split("."):
-                found = getattr(found, part)
-            values = torch.as_tensor(found)
+            values = torch.as_tensor(attribute(module, str(weight.target)))
             return values.detach() if values.ndim == 4 and values.shape[1] == channels else None
     return None
 
 
 def components(filters: Array) -> tuple[Array, Array]:
-    """Shares of energy (k,) and components (k, channels, height, width), strongest first, of
-    filters (d, …)."""
+    """Principal components of filters (d, channels, height, width).
+
+    Returns
+    -------
+    Shares of energy (k,), and components (k, channels, height, width), strongest first.
+    """
     left, strength, _ = np.linalg.svd(filters.reshape(len(filters), -1).T, full_matrices=False)
     largest = np.take_along_axis(left, np.abs(left).argmax(0)[None], 0)
     shares = strength**2 / max(float((strength**2).sum()), np.finfo(np.float64).tiny)
@@ -82,17 +84,19 @@ def components(filters: Array) -> tuple[Array, Array]:
 
 
 def spatial_frequency(pictures: Array) -> Array:
-    """(n,) mean frequency, in π, of pictures (n, c, h, w), weighted with energy; of a wave the
-    larger of its two."""
+    """Mean frequency (n,) in π of pictures (n, c, h, w), weighted by energy.
+
+    The frequency of a wave is the larger of its frequencies along the axes.
+    """
     energy = (np.abs(np.fft.fft2(pictures)) ** 2).sum(1)
     down, across = (np.abs(2 * np.fft.fftfreq(side)) for side in pictures.shape[2:])
     larger = np.maximum(down[:, None], across)
-    found: Array = (energy * larger).sum((1, 2)) / energy.sum((1, 2))
-    return found
+    mean: Array = (energy * larger).sum((1, 2)) / energy.sum((1, 2))
+    return mean
 
 
 def patches(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """(b * n, c * h * w) evenly spaced patches of images, at most ACROSS in each direction."""
+    """Evenly spaced patches of images, (b * n, c * h * w), at most `ACROSS` in each direction."""
     windows = images.unfold(2, size[0], 1).unfold(3, size[1], 1)
     starts = []
     for side, extent in zip(images.shape[2:], size, strict=True):
@@ -204,15 +208,14 @@ class Filters(Probe):
         filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])
         if filters is None or sites.before is None or sites.before.raw.shape[1] != filters.shape[1]:
             return {}
-        seen = patches(sites.before.raw, (filters.shape[2], filters.shape[3]))
-        seen = seen.to(torch.promote_types(seen.dtype, torch.float32))
-        count = torch.tensor(float(len(seen)), dtype=torch.float64)
-        found = {
-            "count": count,
-            "sum": seen.sum(0, dtype=torch.float64),
-            "products": (seen.T @ seen).double(),
+        flat = patches(sites.before.raw, (filters.shape[2], filters.shape[3]))
+        flat = flat.to(torch.promote_types(flat.dtype, torch.float32))
+        sums = {
+            "count": torch.tensor(float(len(flat)), dtype=torch.float64),
+            "sum": flat.sum(0, dtype=torch.float64),
+            "products": (flat.T @ flat).double(),
         }
-        return {sum_key(subject, None, what): value for what, value in found.items()}
+        return {sum_key(subject, None, what): value for what, value in sums.items()}
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         rows: list[dict[str, Any]] = []
@@ -220,22 +223,22 @@ class Filters(Probe):
         for subject in subjects:
             filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])
             assert filters is not None
-            shares, shown = components(filters.double().cpu().numpy())
-            shares, shown = shares[: self.number], shown[: self.number]
-            rows += self._rows(subject, shares, shown, _span(sums, subject, self.number))
-            pictures += [_picture(each) for each in shown]
+            shares, leading = components(filters.double().cpu().numpy())
+            shares, leading = shares[: self.number], leading[: self.number]
+            rows += self._rows(subject, shares, leading, _span(sums, subject, self.number))
+            pictures += [_picture(component) for component in leading]
         table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
         return Result(
             self.name, table, self.columns, self.views, {"components": np.stack(pictures)}
         )
 
     def _rows(
-        self, subject: Subject, shares: Array, shown: Array, span: Array | None
+        self, subject: Subject, shares: Array, leading: Array, span: Array | None
     ) -> Iterator[dict[str, Any]]:
-        flat = shown.reshape(len(shown), -1)
-        overlap = np.full(len(shown), np.nan) if span is None else ((flat @ span) ** 2).sum(1)
+        flat = leading.reshape(len(leading), -1)
+        overlap = np.full(len(leading), np.nan) if span is None else ((flat @ span) ** 2).sum(1)
         chance = np.nan if span is None else span.shape[1] / span.shape[0]
-        for i, frequency in enumerate(spatial_frequency(shown)):
+        for i, frequency in enumerate(spatial_frequency(leading)):
             yield {
                 "model": subject.name,
                 "component": i + 1,
@@ -247,28 +250,27 @@ class Filters(Probe):
 
 
 def _span(sums: Mapping[str, Tensor], subject: Subject, number: int) -> Array | None:
-    """(P * P * 3, k) strongest principal components of the patches; None where there were too few
-    to tell."""
+    """Leading principal components (P * P * 3, k) of the patches; None if there are too few."""
     if sum_key(subject, None, "count") not in sums:
         return None
     count, total, products = (
         sums[sum_key(subject, None, what)].numpy() for what in ("count", "sum", "products")
     )
-    wanted = min(number, len(total) // 4)
-    if count <= wanted:
+    size = min(number, len(total) // 4)
+    if count <= size:
         return None
     mean = total / count
-    ends = (len(total) - wanted, len(total) - 1)
+    ends = (len(total) - size, len(total) - 1)
     _, vectors = scipy.linalg.eigh(products / count - np.outer(mean, mean), subset_by_index=ends)
     strongest: Array = vectors[:, ::-1]
     return strongest
 
 
 def _picture(component: Array) -> NDArray[np.uint8]:
-    """(TILE, TILE, 3): grey for zero, the largest entry at the end of the scale."""
+    """A component as a picture (TILE, TILE, 3): zero is grey, the largest entry black or white."""
     levels = 127.5 + 127.5 * component / max(
         float(np.abs(component).max()), np.finfo(np.float64).tiny
     )
     rows, columns = (np.arange(TILE) * side // TILE for side in component.shape[1:])
-    shown = np.round(levels).astype(np.uint8)[:, rows][:, :, columns].transpose(1, 2, 0)
-    return np.repeat(shown, 3, axis=2) if shown.shape[2] == 1 else shown
+    pixels = np.round(levels).astype(np.uint8)[:, rows][:, :, columns].transpose(1, 2, 0)
+    return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else pixels

@@ -4,19 +4,19 @@
     log(f)       = mean over channels of ln(amplitude(f) + 1e-6)
     value(f)     = log(f) - log(0), mean over images
 
-for f on the half diagonal from the centre of the spectrum to its corner, prefix tokens left out, as
-in Park and Kim. The axis is the true one: of a map of 14 x 14 the half diagonal ends at 12/14 =
+for f on the half diagonal from the centre of the spectrum to its corner, without prefix tokens, as
+in Park and Kim. Frequencies are true ones: for a map of 14 x 14 the half diagonal ends at 12/14 =
 0.857 π, which the paper's axis calls 1.0 π. Attention lowers the last value, MLPs and convolutions
 raise it.
 
-The k-th entry of the half diagonal is a wave of k cycles per image on every square map, however
-coarse. What a unit does (`change`) is therefore measured at equal cycles before and after it, and
-`common` marks the highest number of cycles that all maps have: the reading that a change of
-resolution cannot mimic.
+The k-th entry of the half diagonal is a wave of k cycles per image on a square map of any
+resolution. So the change by a unit (`change`) compares equal numbers of cycles before and after it,
+and `common` marks the highest number of cycles that all maps have. This row does not depend on the
+resolution of a map.
 
-Only the half diagonal is computed, as one product with a few waves: 8 times faster than `rfft2`, 20
-times than `fft2`. The mean is taken off before and given back to frequency 0, so that float32
-suffices also for features far from zero.
+Only the half diagonal is computed, as one product with a few waves: 8 times faster than `rfft2` and
+20 times faster than `fft2`. The mean is subtracted before and added to frequency 0 afterwards, so
+that float32 suffices for features far from zero.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from vitreous.specimen.observe import Feature, Sites
 __all__ = ["Fourier"]
 
 Bin = tuple[int, int]
-"""Cycles per image, down and across."""
+"""Cycles per image in vertical and horizontal direction."""
 
 
 def half_diagonal(grid: Grid, nyquist: bool = False) -> tuple[Bin, ...]:
-    """The bins from frequency 0 towards the corner (π, π); the corner itself, which even sides
-    have, only if wanted.
+    """The bins of the spectrum from frequency 0 towards the corner (π, π).
 
-    On a map that is not square the longer side takes the bin nearest to the diagonal.
+    The corner itself, which exists for even sides, is included if `nyquist`. On a map that is not
+    square, bins nearest to the diagonal are used.
     """
     short = min(grid)
     count = 1 + (short // 2 if nyquist else (short - 1) // 2)
@@ -66,7 +66,7 @@ def half_diagonal(grid: Grid, nyquist: bool = False) -> tuple[Bin, ...]:
 
 
 def frequency(bin_: Bin, grid: Grid) -> float:
-    """In π: the mean of the two directions, which are equal on a square map."""
+    """The frequency of a bin in π: the mean of both directions, equal on a square map."""
     return bin_[0] / grid[0] + bin_[1] / grid[1]
 
 
@@ -74,16 +74,18 @@ def frequency(bin_: Bin, grid: Grid) -> float:
 def diagonal_waves(
     grid: Grid, bins: tuple[Bin, ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """(2 bins, h*w) cosines, then sines."""
+    """The waves of some bins on a grid, (2 * bins, h*w): cosines, then sines."""
     down, across = (torch.arange(side, dtype=torch.float64) / side for side in grid)
-    wanted = torch.tensor(bins, dtype=torch.float64)[:, :, None, None]
-    angles = 2 * torch.pi * (wanted[:, 0] * down[:, None] + wanted[:, 1] * across).flatten(1)
+    cycles = torch.tensor(bins, dtype=torch.float64)[:, :, None, None]
+    angles = 2 * torch.pi * (cycles[:, 0] * down[:, None] + cycles[:, 1] * across).flatten(1)
     return torch.cat([angles.cos(), angles.sin()]).to(device, dtype)
 
 
 def log_amplitude(maps: Centred, bins: tuple[Bin, ...]) -> Tensor:
-    """(b, bins) of feature maps, the mean over channels; bin 0 first. NaN for an image whose map is
-    constant, which has no spectrum."""
+    """Log amplitude (b, bins) of feature maps, mean over channels; NaN for constant maps.
+
+    The first bin has to be frequency 0.
+    """
     real, imaginary = (
         diagonal_waves(maps.grid, bins, maps.tokens.dtype, maps.tokens.device) @ maps.tokens
     ).chunk(2, 1)
@@ -190,7 +192,7 @@ class Fourier(Probe):
 
     def start_shard(self) -> None:
         self._last: tuple[Tensor, tuple[Bin, ...], Tensor] | None = None
-        """The previous unit's map, which is mostly this one's input, and what was found."""
+        """The previous unit's map (often this one's input), its bins and log amplitude."""
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
         assert unit.grid is not None
@@ -208,12 +210,14 @@ class Fourier(Probe):
         return {name: PerImageValues(values), f"{name}/change": PerImageValues(change)}
 
     def _before(self, unit: Unit, feature: Feature | None, bins: tuple[Bin, ...]) -> Tensor | None:
-        """Of the input, at the bins that it has too; not of pictures, whose channels are
-        colours."""
+        """Log amplitude of a unit's input, at the bins that it has too; None for a stem.
+
+        The stem's input is the image, whose channels are colours.
+        """
         if feature is None or feature.grid is None or unit.kind == "stem":
             return None
         ends = [(side // 2 if self.nyquist else (side - 1) // 2) for side in feature.grid]
-        shared = tuple(each for each in bins if each[0] <= ends[0] and each[1] <= ends[1])
+        shared = tuple(bin_ for bin_ in bins if bin_[0] <= ends[0] and bin_[1] <= ends[1])
         if (
             self._last is not None
             and feature.views(self._last[0])
@@ -246,7 +250,7 @@ class Fourier(Probe):
         self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor], common: int
     ) -> Iterator[dict[str, Any]]:
         assert unit.grid is not None
-        found, count = mean_over_images(sums, sum_key(subject, unit))
+        value, count = mean_over_images(sums, sum_key(subject, unit))
         change, _ = mean_over_images(sums, sum_key(subject, unit, "change"))
         bins = half_diagonal(unit.grid, self.nyquist)
         for k, bin_ in enumerate(bins):
@@ -254,7 +258,7 @@ class Fourier(Probe):
                 **where(subject, unit),
                 "cycles": min(bin_), "frequency": frequency(bin_, unit.grid),
                 "highest": k == len(bins) - 1, "common": k == common,
-                "change": change[k], "value": found[k], "n": count[k],
+                "change": change[k], "value": value[k], "n": count[k],
             }  # fmt: skip
 
     @classmethod

@@ -2,9 +2,9 @@
 
     gate = σ(λ_h)
 
-for every head of every layer with gated positional self-attention, ours and timm's: 1 is attention
-by position alone, 0 by content alone, and training starts at σ(1) = 0.731. Nothing but the weights
-is asked; ask it of several states of a training to see gates move.
+for every head of every layer with gated positional self-attention, ours and timm's: at 1 attention
+depends on position alone, at 0 on content alone, and training starts at σ(1) = 0.731. Only weights
+are read, no images. Measure several checkpoints of a training to see gates move.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vitreous.results.words import format_number
 __all__ = ["Gates"]
 
 PARAMETER = ".gating_param"
-"""What λ is called in the released code, in timm and here."""
+"""Name of λ in the released code, in timm and here."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Gates(Probe):
 
 
 def gate_values(subject: Subject) -> dict[str, Tensor]:
-    """(heads,) σ(λ) by the path of the layer."""
+    """The gates σ(λ) of each layer, (heads,), by its path."""
     weights = subject.specimen.module.state_dict()
     return {
         name.removesuffix(PARAMETER): value.double().sigmoid().cpu()
@@ -108,9 +108,9 @@ def gate_values(subject: Subject) -> dict[str, Tensor]:
 
 
 def _rows(subject: Subject) -> Iterator[dict[str, Any]]:
-    found = gate_values(subject)
+    gates = gate_values(subject)
     for unit in subject.specimen.units:
-        for path, values in found.items():
+        for path, values in gates.items():
             if unit.kind == "attention" and (path == unit.name or path.startswith(f"{unit.name}.")):
                 for head, value in enumerate(values.tolist()):
                     yield {

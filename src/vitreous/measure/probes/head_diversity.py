@@ -2,10 +2,9 @@
 
     diversity = mean over pairs of heads g ≠ h, queries and images of  KL(A_g ‖ A_h),   in bits
 
-ConViT's second layer has heads that look by position and heads that look by content, DeiT's heads
-look much alike. The sum over queries and keys of A_g log A_h is one product of matrices for all
-pairs; a head that gives a token nothing, in the precision of float32, is taken to give it the
-smallest number that float32 has.
+ConViT's second layer has heads that attend by position and heads that attend by content, while
+DeiT's heads attend to much the same. The sums over queries and keys of A_g log A_h for all pairs
+are one matrix product. Attention that underflows in float32 counts as the smallest normal number.
 """
 
 from __future__ import annotations
@@ -29,11 +28,13 @@ __all__ = ["HeadDiversity"]
 
 
 def diversity(crossed: Tensor) -> Tensor:
-    """(b,) mean KL between heads, from their cross entropies (b, heads, heads): KL(g ‖ h) = H(g, h)
-    − H(g)."""
+    """Mean KL (b,) between heads, from their cross entropies (b, heads, heads).
+
+    KL(g ‖ h) = H(g, h) − H(g).
+    """
     heads = crossed.shape[-1]
-    own = crossed.diagonal(dim1=1, dim2=2).sum(1)
-    return (crossed.sum((1, 2)) - heads * own) / (heads * (heads - 1))
+    entropies = crossed.diagonal(dim1=1, dim2=2).sum(1)
+    return (crossed.sum((1, 2)) - heads * entropies) / (heads * (heads - 1))
 
 
 @dataclass
@@ -72,7 +73,7 @@ class HeadDiversity(PerImage):
         return "It has one head only." if unit.heads == 1 else None
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
-        if sites.attention is None:  # an edit has taken it out
+        if sites.attention is None:  # an edit has removed it
             return {}
         return super().update(subject, unit, sites, batch)
 

@@ -1,16 +1,16 @@
 """CKA of local and global heads with the early units of a convolutional model.
 
 The heads of the first attention unit are sorted by attention distance, and a window slides over
-them, from the most local to the most global. What a head contributes is its attention output,
-probabilities times values, before the heads are mixed: the channels of the site 'hidden', which are
-the heads side by side, prefix tokens included. A window's features are those of its heads,
-concatenated, so its Gram matrix is the sum of theirs, and
+them, from the most local to the most global. The features of a head are its output, probabilities
+times values, before the heads are mixed: its channels of the site 'hidden', including prefix
+tokens. The features of a window are those of its heads, concatenated. So its Gram matrix is the sum
+of theirs, and
 
     HSIC(window, L) = Σ_h HSIC(K_h, L),   HSIC(window, window) = Σ_h Σ_g HSIC(K_h, K_g)
 
-so that heads can be sorted when all images have been seen. They are compared with the first units
+so that heads can be sorted after the pass over all images. They are compared with the first units
 of the convolutional models: three of the first stage with convolutions, two of the next. Raghu et
-al. find that CKA falls as heads get more global. HSIC is the unbiased one, a shard is a minibatch.
+al. find that CKA falls as heads get more global. HSIC is unbiased, over minibatches.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from vitreous.specimen.observe import Feature, Sites
 __all__ = ["LocalHeads"]
 
 EARLY = (3, 2)
-"""Units of the first stages of a convolutional model: block 1, units 1 to 3, and block 2, units 1
-and 2."""
+"""Numbers of units to compare in the first two stages: Raghu et al. use block 1, units 1 to 3, and
+block 2, units 1 and 2."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("window", "order", "Number of the window, 0 for the most local heads."),
@@ -95,21 +95,29 @@ VIEW = View(
 
 
 def per_head(feature: Feature, heads: int) -> Tensor:
-    """(heads, b, d) the channels that belong to each head."""
+    """The channels of each head, as vectors (heads, b, d)."""
     tokens = feature.tokens
     return tokens.unflatten(-1, (heads, -1)).permute(2, 0, 1, 3).flatten(2)
 
 
-def slid(
-    cross: np.ndarray, among: np.ndarray, other: np.ndarray, windows: Sequence[np.ndarray]
+def window_cka(
+    cross: np.ndarray, among: np.ndarray, units: np.ndarray, windows: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """(R, windows, E) CKA from HSICs of heads with units (R, H, E), heads with heads (R, H, H) and
-    of units (R, E)."""
-    found = []
-    for chosen in windows:
-        own = among[:, chosen][:, :, chosen].sum((1, 2))[:, None] * other
-        found.append(cross[:, chosen].sum(1) / np.sqrt(np.where(own > 0, own, np.nan)))
-    return np.stack(found, 1)
+    """CKA (R, windows, E) of windows of heads with units.
+
+    Parameters
+    ----------
+    cross, among, units
+        HSIC of heads with units (R, H, E), heads with heads (R, H, H), and units with themselves
+        (R, E).
+    windows
+        Numbers of the heads in each window.
+    """
+    values = []
+    for heads in windows:
+        norms = among[:, heads][:, :, heads].sum((1, 2))[:, None] * units
+        values.append(cross[:, heads].sum(1) / np.sqrt(np.where(norms > 0, norms, np.nan)))
+    return np.stack(values, 1)
 
 
 @dataclass
@@ -182,11 +190,11 @@ class LocalHeads(Probe):
     def unsuited(self, subject: Subject) -> str:
         if why := too_few(len(self.setting.data), "unbiased"):
             return why
-        if not early_units(subject) and (why := _why_not(subject, self.window)):
+        if not early_units(subject) and (why := _cannot_compare(subject, self.window)):
             return why
-        if all(_why_not(each, self.window) for each in self.setting.subjects):
+        if all(_cannot_compare(s, self.window) for s in self.setting.subjects):
             return "It takes a model with several heads of attention too, and none is inspected."
-        if not any(early_units(each) for each in self.setting.subjects):
+        if not any(early_units(s) for s in self.setting.subjects):
             return "It takes a convolutional model without attention too, and none is inspected."
         return ""
 
@@ -201,14 +209,17 @@ class LocalHeads(Probe):
         if unit.kind != "attention":
             assert sites.out is not None
             self.grams.add(
-                name, vectors(sites.out)[None], batch.whole, self.setting.distinct[batch.rows]
+                name, vectors(sites.out)[None], batch.full_shard, self.setting.distinct[batch.rows]
             )
             return {}
-        if sites.hidden is None or sites.attention is None:  # an edit has taken it out
+        if sites.hidden is None or sites.attention is None:  # an edit has removed it
             return {}
         assert unit.heads is not None
         self.grams.add(
-            name, per_head(sites.hidden, unit.heads), batch.whole, self.setting.distinct[batch.rows]
+            name,
+            per_head(sites.hidden, unit.heads),
+            batch.full_shard,
+            self.setting.distinct[batch.rows],
         )
         values = sites.attention.probabilities.values
         if name not in self.geometries:
@@ -225,17 +236,17 @@ class LocalHeads(Probe):
         units = [
             (s, u, self.grams.take(sum_key(s, u)))
             for s in self.setting.subjects
-            for u in _looked_at(s)
+            for u in _compared_units(s)
         ]
-        others = [grams for _, u, grams in units if u.kind != "attention" and grams]
-        if not others:
+        of_convolutions = [grams for _, u, grams in units if u.kind != "attention" and grams]
+        if not of_convolutions:
             return sums
         for subject, unit, grams in units:
             name = sum_key(subject, unit, "hsic")
             for number, heads in enumerate(grams if unit.kind == "attention" else ()):
-                every = torch.cat([heads, *(theirs[number] for theirs in others)])
-                weights = columns(shard.on(every.device, "weights"), chosen[number])
-                hsic = weighted_hsic(every, every, weights)
+                stacked = torch.cat([heads, *(grams[number] for grams in of_convolutions)])
+                weights = columns(shard.on(stacked.device, "weights"), chosen[number])
+                hsic = weighted_hsic(stacked, stacked, weights)
                 sums[name] = sums[name] + hsic if name in sums else hsic
         return sums
 
@@ -272,16 +283,15 @@ class LocalHeads(Probe):
         size = self.window or -(-heads // 3)
         windows = [order[start : start + size] for start in range(heads - size + 1)]
         hsic = sums[sum_key(subject, unit, "hsic")].numpy()
-        own = np.einsum("rii->ri", hsic)[:, heads:]
-        found = estimated(
-            doubled(slid(hsic[:, :heads, heads:], hsic[:, :heads, :heads], own, windows)), count
-        )
-        others = [(s, u) for s in self.setting.subjects for u in early_units(s)]
-        for place in np.ndindex(found.value.shape):
-            chosen, (other, early) = windows[place[0]], others[place[1]]
+        of_units = np.einsum("rii->ri", hsic)[:, heads:]
+        cka = window_cka(hsic[:, :heads, heads:], hsic[:, :heads, :heads], of_units, windows)
+        value = estimated(doubled(cka), count)
+        units = [(s, u) for s in self.setting.subjects for u in early_units(s)]
+        for index in np.ndindex(value.value.shape):
+            chosen, (other, early) = windows[index[0]], units[index[1]]
             yield {
                 **where(subject, unit),
-                "window": place[0],
+                "window": index[0],
                 "heads": ", ".join(map(str, chosen)),
                 "distance": float(distance[chosen].mean()),
                 "other_model": other.name,
@@ -289,7 +299,7 @@ class LocalHeads(Probe):
                 "other_stage": early.stage,
                 "other_depth": early.depth,
                 "pair": f"{subject.name} × {other.name}",
-                "value": found[place],
+                "value": value[index],
                 "n": count,
             }
 
@@ -304,20 +314,19 @@ def early_units(subject: Subject) -> tuple[Unit, ...]:
     if first_attention(subject) is not None:
         return ()
     stages = list(dict.fromkeys(unit.stage for unit in convolutions))
-    found = [
-        [unit for unit in convolutions if unit.stage == stage][:count]
-        for stage, count in zip(stages, EARLY, strict=False)
-    ]
-    return tuple(unit for part in found for unit in part)
+    units: list[Unit] = []
+    for stage, count in zip(stages, EARLY, strict=False):
+        units += [unit for unit in convolutions if unit.stage == stage][:count]
+    return tuple(units)
 
 
-def _looked_at(subject: Subject) -> tuple[Unit, ...]:
+def _compared_units(subject: Subject) -> tuple[Unit, ...]:
     unit = first_attention(subject)
     return early_units(subject) if unit is None else (unit,)
 
 
-def _why_not(subject: Subject, window: int | None) -> str:
-    """Why the heads of a model cannot be slid over; empty if they can."""
+def _cannot_compare(subject: Subject, window: int | None) -> str:
+    """Why the heads of a model cannot be compared, as a sentence; empty if they can."""
     unit = first_attention(subject)
     if unit is None:
         return "It has neither attention nor convolutions to compare."

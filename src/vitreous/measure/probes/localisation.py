@@ -5,9 +5,9 @@
     hit rate  = share of interior tokens t whose most similar patch is p = t
     contrast  = mean over tokens of  map[t, t] − mean over p ≠ t of map[t, p]
 
-Raghu et al. find that the tokens of a ViT with a class token keep to their places and those of a
-ResNet do not, and that tokens at the edge resemble patches at the edge. HSIC is the unbiased one,
-of minibatches, and all tokens meet all patches in one matrix product.
+Raghu et al. find that the tokens of a ViT with a class token keep their position and those of a
+ResNet do not, and that tokens at the edge resemble patches at the edge. HSIC is unbiased, over
+minibatches. All pairs of tokens and patches are one matrix product.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from vitreous.measure.alignment import (
     columns,
     doubled,
     minibatches,
-    own_hsic,
     ratio,
+    self_hsic,
     weighted_hsic,
 )
 from vitreous.measure.probe import Batch, Probe, Sums, sum_key, where
@@ -58,7 +58,7 @@ __all__ = ["Localisation"]
 MINIBATCH = 128
 """Images that are compared with each other, as for CKA."""
 DRAWN = 40
-"""Bootstrap replicates that are computed: fewer than elsewhere, as each is a map of tokens by
+"""Number of bootstrap replicates: fewer than elsewhere, because each is a map of tokens by
 patches."""
 COLUMNS = (
     *UNIT_COLUMNS,
@@ -92,7 +92,7 @@ COLUMNS = (
     Column("contrast_high", "quantity", "Upper end of the 95 % interval of the contrast."),
     *estimate("Centred kernel alignment of token and patch, mean over tokens.", label="CKA"),
 )
-"""Chance, hit rate and contrast are those of the model, the same in each of its rows."""
+"""Chance, hit rate and contrast belong to a model and are repeated in each of its rows."""
 MAP = View(
     "heatmap",
     x="right",
@@ -119,8 +119,10 @@ PROFILE = View(
 
 
 def image_patches(images: Tensor, grid: Grid) -> Tensor:
-    """(h·w, b, pixels) of images (b, c, height, width); resized to a multiple of the grid where
-    they are none."""
+    """Cut images (b, c, height, width) into the cells of a grid, (h·w, b, pixels).
+
+    Images are resized if their size is not a multiple of the grid.
+    """
     size = [-(-side // cells) * cells for side, cells in zip(images.shape[2:], grid, strict=True)]
     if list(images.shape[2:]) != size:
         images = F.interpolate(images, size=size, mode="bilinear", align_corners=False)
@@ -129,35 +131,40 @@ def image_patches(images: Tensor, grid: Grid) -> Tensor:
 
 
 def hit_rate(maps: np.ndarray, grid: Grid) -> np.ndarray:
-    """(R,) hit rate of interior tokens, of maps (R, tokens, patches); NaN where no token is in the
-    interior."""
-    inside = np.zeros(grid, dtype=bool)
-    inside[1:-1, 1:-1] = True
-    if not inside.any():
+    """Hit rate (R,) of interior tokens, from maps (R, tokens, patches).
+
+    NaN if the grid has no interior.
+    """
+    interior = np.zeros(grid, dtype=bool)
+    interior[1:-1, 1:-1] = True
+    if not interior.any():
         return np.full(len(maps), np.nan)
-    found = np.where(np.isnan(maps), -np.inf, maps).argmax(-1) == np.arange(maps.shape[-1])
-    rates: np.ndarray = found[:, inside.ravel()].mean(-1)
+    hits = np.where(np.isnan(maps), -np.inf, maps).argmax(-1) == np.arange(maps.shape[-1])
+    rates: np.ndarray = hits[:, interior.ravel()].mean(-1)
     return rates
 
 
 def token_contrast(maps: np.ndarray) -> np.ndarray:
-    """(R,) mean over tokens of the similarity to the own patch minus the mean of that to the
-    others."""
-    same, known = np.eye(maps.shape[-1], dtype=bool), ~np.isnan(maps[0])
-    if not (same & known).any() or not (~same & known).any():
+    """Mean similarity of tokens to their own patch minus that to other patches, (R,)."""
+    same, valid = np.eye(maps.shape[-1], dtype=bool), ~np.isnan(maps[0])
+    if not (same & valid).any() or not (~same & valid).any():
         return np.full(len(maps), np.nan)
-    found: np.ndarray = maps[:, same & known].mean(1) - maps[:, ~same & known].mean(1)
-    return found
+    contrast: np.ndarray = maps[:, same & valid].mean(1) - maps[:, ~same & valid].mean(1)
+    return contrast
 
 
-def displaced(maps: np.ndarray, grid: Grid) -> np.ndarray:
-    """(R, 2h - 1, 2w - 1) mean similarity by the displacement from token to patch."""
+def mean_by_displacement(maps: np.ndarray, grid: Grid) -> np.ndarray:
+    """Mean similarity by displacement from token to patch, (R, 2h - 1, 2w - 1)."""
     (height, width), shape = grid, (2 * grid[0] - 1, 2 * grid[1] - 1)
     y, x = np.divmod(np.arange(height * width), width)
-    where = (y[None, :] - y[:, None] + height - 1) * shape[1] + x[None, :] - x[:, None] + width - 1
-    known = ~np.isnan(maps[0])
-    count = np.bincount(where[known], minlength=shape[0] * shape[1])
-    sums = np.stack([np.bincount(where[known], each[known], shape[0] * shape[1]) for each in maps])
+    displacement = (
+        (y[None, :] - y[:, None] + height - 1) * shape[1] + x[None, :] - x[:, None] + width - 1
+    )
+    valid = ~np.isnan(maps[0])
+    count = np.bincount(displacement[valid], minlength=shape[0] * shape[1])
+    sums = np.stack(
+        [np.bincount(displacement[valid], each[valid], shape[0] * shape[1]) for each in maps]
+    )
     return (sums / np.where(count, count, np.nan)).reshape(-1, *shape)
 
 
@@ -209,18 +216,17 @@ class Localisation(Probe):
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         assert sites.out is not None
-        tokens = F.adaptive_avg_pool2d(sites.out.map.float(), self.places(unit)).flatten(
-            2
-        )  # (b, c, tokens)
+        pooled = F.adaptive_avg_pool2d(sites.out.map.float(), self.places(unit))
         self.grams.add(
             sum_key(subject, unit),
-            tokens.permute(2, 0, 1),
-            batch.whole,
+            pooled.flatten(2).permute(2, 0, 1),  # (tokens, b, c)
+            batch.full_shard,
             self.setting.distinct[batch.rows],
         )
         return {}
 
     def places(self, unit: Unit) -> Grid:
+        """Rows and columns of the map of a unit, limited by the option `grid`."""
         assert unit.grid is not None
         return min(unit.grid[0], self.grid), min(unit.grid[1], self.grid)
 
@@ -234,14 +240,14 @@ class Localisation(Probe):
             device = grams[0].device
             pixels = image_patches(shard.prepared(subject).float().to(device), self.places(unit))
             weights = shard.on(device, "weights")[: 1 + DRAWN]
-            for tokens, places in zip(grams, chosen, strict=True):
-                seen, counts = centred_gram(columns(pixels, places)), columns(weights, places)
-                found = {
-                    "cross": weighted_hsic(tokens, seen, counts),
-                    "token": own_hsic(tokens, counts),
-                    "patch": own_hsic(seen, counts),
+            for tokens, rows in zip(grams, chosen, strict=True):
+                patches, counts = centred_gram(columns(pixels, rows)), columns(weights, rows)
+                hsic = {
+                    "cross": weighted_hsic(tokens, patches, counts),
+                    "token": self_hsic(tokens, counts),
+                    "patch": self_hsic(patches, counts),
                 }
-                for what, value in found.items():
+                for what, value in hsic.items():
                     name = sum_key(subject, unit, what)
                     sums[name] = sums[name] + value if name in sums else value
         return sums
@@ -266,7 +272,7 @@ class Localisation(Probe):
                 "contrast": _estimate(token_contrast(maps), count, (-2, 1)),
                 "n": count,
             }
-            rows += [{**row, **cell} for cell in _cells(displaced(maps, grid), count)]
+            rows += [{**row, **cell} for cell in _cells(mean_by_displacement(maps, grid), count)]
         table, replicates = tabulate(rows, COLUMNS)
         about = {"images_compared": count, **about_copies(self.setting)}
         return Result(self.name, table, COLUMNS, (MAP, PROFILE), arrays, about, replicates)
@@ -293,20 +299,20 @@ class Localisation(Probe):
 
 def last_with_places(subject: Subject) -> Unit | None:
     """The last unit that has a map of more than one position."""
-    found = [
+    units = [
         unit
         for unit in subject.specimen.units
         if unit.grid not in (None, (1, 1)) and unit.kind != "head"
     ]
-    return found[-1] if found else None
+    return units[-1] if units else None
 
 
 def _cells(maps: np.ndarray, count: int) -> Iterator[dict[str, Any]]:
-    """Rows of the table, one per displacement, from (replicates, 2h - 1, 2w - 1) means.
+    """Rows of the table, one per displacement, from means (replicates, 2h - 1, 2w - 1).
 
-    They run from below upwards, as a heat map is drawn, so that above is above.
+    The lowest row comes first, because heat maps are drawn from the bottom to the top.
     """
-    found = _estimate(maps, count)
+    value = _estimate(maps, count)
     height, width = ((side + 1) // 2 for side in maps.shape[1:])
     for i, j in np.ndindex(maps.shape[1:]):
         i = maps.shape[1] - 1 - i
@@ -315,7 +321,7 @@ def _cells(maps: np.ndarray, count: int) -> Iterator[dict[str, Any]]:
             "down": str(down),
             "right": str(right),
             "distance": float(np.hypot(down / height, right / width)),
-            "value": found[i, j],
+            "value": value[i, j],
         }
 
 
@@ -324,16 +330,16 @@ def _estimate(
 ) -> Estimate:
     """Value, 95 % interval and replicates from (1 + DRAWN, …), clipped to `limits`.
 
-    The spread of few replicates is known to as many degrees of freedom. The replicates that were
-    not drawn are NaN, so that there are as many as everywhere.
+    The interval uses Student's t with as many degrees of freedom as there are replicates, since
+    these are few. The result is padded with NaN to the usual number of replicates.
     """
     value = np.asarray(replicates[0])
     freedom = min(count, len(replicates) - 1) - 1
-    reach = stdtrit(max(freedom, 1), 0.975) * replicates[1:].std(0, ddof=1)
-    reach = np.where(count > 1, reach, np.nan)
-    low, high = value - reach, value + reach
+    half_width = stdtrit(max(freedom, 1), 0.975) * replicates[1:].std(0, ddof=1)
+    half_width = np.where(count > 1, half_width, np.nan)
+    low, high = value - half_width, value + half_width
     if limits is not None:
         value, low, high = (np.clip(end, *limits) for end in (value, low, high))
-    drawn = np.full((REPEATS, *value.shape), np.nan)
-    drawn[: len(replicates) - 1] = replicates[1:]
-    return Estimate(value, low, high, drawn)
+    padded = np.full((REPEATS, *value.shape), np.nan)
+    padded[: len(replicates) - 1] = replicates[1:]
+    return Estimate(value, low, high, padded)

@@ -2,11 +2,11 @@
 
     D_loc = 1/L Σ_ij A_ij ‖δ_ij‖,   δ_ij in patches of the layer's own grid
 
-for every head, and as the mean over the heads of a layer. Each layer is read at its own input; the
-published logger gives the bare patch embedding to all of them. It is the attention distance in
-another measure, so tokens without a place are treated alike, and keys of a coarser grid lie in the
-middle of the patches they stand for. Uniform attention gives 2.01 on 4x4 patches, 3.61 on 7x7, 4.14
-on 8x8, 7.28 on 14x14 and 8.33 on 16x16.
+for every head, and as the mean over the heads of a layer. Each layer gets its own input; the
+published logger gives the patch embedding to all layers. This is the attention distance in another
+unit. So tokens without a position are treated in the same way, and keys of a coarser grid have the
+position of the centre of their patches. Uniform attention gives 2.01 on 4x4 patches, 3.61 on 7x7,
+4.14 on 8x8, 7.28 on 14x14 and 8.33 on 16x16.
 """
 
 from __future__ import annotations
@@ -64,5 +64,5 @@ class Nonlocality(AttentionDistance):
     )
 
     def extent(self, subject: Subject, attention: AttentionMap) -> tuple[float, float]:
-        """What the grid covers: its own patches."""
+        """Height and width that the grid covers: its own, so distances are in patches."""
         return attention.query_grid

@@ -2,16 +2,16 @@
 
     similarity[i, j] = cos(p_i, p_j)        of the position embeddings p, prefix tokens left out
 
-drawn as one tile for each position i. Three indices sum it up:
+drawn as one tile for each position i. Three indices summarise it:
 
     distance    Spearman's rank correlation of distance on the grid and similarity of i and j, i < j
     row         mean similarity of positions in one row, less that of positions in different rows
                 and columns whose distance is the same to within half a patch
     column      the same for positions in one column
 
-Dosovitskiy et al. find that embeddings learned as a plain list know the grid: near positions are
-alike, and so are those in one row or column. The weights answer this alone; the images do not
-matter, and there is no interval.
+Dosovitskiy et al. find that embeddings learned as a plain list reflect the grid: near positions are
+similar, and so are those in one row or column. Only weights are read, no images, so there is no
+interval.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ NAMED = re.compile(r"(^|[._])pos(itions?|ition_?emb\w*|_?emb\w*)?(\.|$)")
 """pos_embed, pos_embedding, position_embeddings, position_embedding.weight, positions.0.table, …"""
 RELATIVE = re.compile(r"rel(ative)?_pos|relative\.|bias_table")
 SHEET = 288
-"""Pixels of a sheet of tiles: enough for 16 x 16 tiles of 16 x 16."""
+"""Side of a sheet of tiles in pixels: enough for 16 x 16 tiles of 16 x 16."""
 
 Table = NDArray[np.float64]
 
 
 def similarity(table: Table) -> Table:
-    """(h, w, h, w) cosines of vectors (h, w, d); NaN for a vector of length zero."""
+    """Cosine similarity (h, w, h, w) of vectors (h, w, d); NaN for a vector of length zero."""
     norms = np.linalg.norm(table, axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         unit = table / norms
@@ -56,34 +56,35 @@ def similarity(table: Table) -> Table:
 
 
 def indices(similar: Table) -> dict[str, float]:
-    """Distance, row and column of similarities (h, w, h, w)."""
+    """The indices "distance", "row" and "column" of similarities (h, w, h, w)."""
     from scipy.stats import spearmanr
 
     height, width = similar.shape[:2]
     down, across = (axis.flatten() for axis in np.mgrid[:height, :width])
-    one, other = np.triu_indices(height * width, 1)
-    flat = similar.reshape(height * width, -1)[one, other]
-    rows, columns = np.abs(down[one] - down[other]), np.abs(across[one] - across[other])
+    first, second = np.triu_indices(height * width, 1)
+    flat = similar.reshape(height * width, -1)[first, second]
+    rows, columns = np.abs(down[first] - down[second]), np.abs(across[first] - across[second])
     distance = np.hypot(rows, columns)
-    found = {
+    values = {
         "distance": math.nan if np.ptp(flat) == 0 else float(spearmanr(distance, flat).statistic)
     }
-    apart = (rows > 0) & (columns > 0)
+    neither = (rows > 0) & (columns > 0)
     for name, same in (("row", rows == 0), ("column", columns == 0)):
         gains, counts = [], []
         for step in np.unique(distance[same]):
-            here, there = same & (distance == step), apart & (np.abs(distance - step) <= 0.5)
-            if there.any():
-                gains.append(flat[here].mean() - flat[there].mean())
-                counts.append(here.sum())
-        found[name] = float(np.average(gains, weights=counts)) if gains else math.nan
-    return found
+            pairs = same & (distance == step)
+            control = neither & (np.abs(distance - step) <= 0.5)
+            if control.any():
+                gains.append(flat[pairs].mean() - flat[control].mean())
+                counts.append(pairs.sum())
+        values[name] = float(np.average(gains, weights=counts)) if gains else math.nan
+    return values
 
 
 def tile_sheet(similar: Table) -> NDArray[np.uint8]:
-    """A tile for each position, laid out as the positions are, as large as fits: (SHEET, SHEET, 3).
+    """A picture (SHEET, SHEET, 3) with a tile for each position, arranged as the positions are.
 
-    Where the grid is too fine for all tiles, every second, third, … position has one.
+    If there are too many tiles, only every second, third, … position has one.
     """
     height, width = similar.shape[:2]
     step = next(
@@ -91,31 +92,32 @@ def tile_sheet(similar: Table) -> NDArray[np.uint8]:
         for s in range(1, 2 * max(height, width))
         if _extent(height, s) <= SHEET >= _extent(width, s)
     )
-    shown = similar[::step, ::step][:, :, :SHEET, :SHEET]
+    tiles = similar[::step, ::step][:, :, :SHEET, :SHEET]
     canvas = np.full(
-        (len(shown) * (height + 1) - 1, shown.shape[1] * (width + 1) - 1, 3), 255, dtype=np.uint8
+        (len(tiles) * (height + 1) - 1, tiles.shape[1] * (width + 1) - 1, 3), 255, dtype=np.uint8
     )
     stops = np.array(
         [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in OPPOSITES["light"]], dtype=np.float64
     )
-    where = (np.nan_to_num(shown).clip(-1, 1) + 1) / 2 * (len(stops) - 1)
+    where = (np.nan_to_num(tiles).clip(-1, 1) + 1) / 2 * (len(stops) - 1)
     left = np.minimum(where.astype(int), len(stops) - 2)
     colours = stops[left] + (stops[left + 1] - stops[left]) * (where - left)[..., None]
-    for i, j in np.ndindex(shown.shape[:2]):
+    for i, j in np.ndindex(tiles.shape[:2]):
         canvas[i * (height + 1) :, j * (width + 1) :][:height, :width] = np.round(colours[i, j])
-    larger = SHEET // max(canvas.shape[:2])
-    canvas = canvas.repeat(larger, 0).repeat(larger, 1)
-    whole = np.full((SHEET, SHEET, 3), 255, dtype=np.uint8)
-    whole[: canvas.shape[0], : canvas.shape[1]] = canvas
-    return whole
+    factor = SHEET // max(canvas.shape[:2])
+    canvas = canvas.repeat(factor, 0).repeat(factor, 1)
+    sheet = np.full((SHEET, SHEET, 3), 255, dtype=np.uint8)
+    sheet[: canvas.shape[0], : canvas.shape[1]] = canvas
+    return sheet
 
 
 def _extent(side: int, step: int) -> int:
+    """Pixels of a row of tiles with gaps, if every `step`-th position has a tile."""
     return math.ceil(side / step) * (side + 1) - 1
 
 
 def tables(subject: Subject) -> dict[str, Table]:
-    """Tables of positions, learned or fixed, by the names of their weights, each as (h, w, d)."""
+    """Position embeddings, learned or fixed, by the names of their weights, as (h, w, d)."""
     weights: dict[str, Tensor] = dict(subject.specimen.module.named_parameters())
     weights |= dict(subject.specimen.module.named_buffers())
     grids = {
@@ -123,7 +125,7 @@ def tables(subject: Subject) -> dict[str, Table]:
         for unit in subject.specimen.units
         if unit.grid is not None
     }
-    found: dict[str, Table] = {}
+    embeddings: dict[str, Table] = {}
     for name, weight in weights.items():
         if not NAMED.search(name) or RELATIVE.search(name) or not weight.is_floating_point():
             continue
@@ -131,24 +133,23 @@ def tables(subject: Subject) -> dict[str, Table]:
         values = values[0] if values.ndim > 2 and len(values) == 1 else values
         if name.endswith(".rows") and f"{name.removesuffix('rows')}columns" in weights:
             across = weights[f"{name.removesuffix('rows')}columns"].detach().double().cpu().numpy()
-            found[name.removesuffix(".rows")] = _crossed(values, across)
+            embeddings[name.removesuffix(".rows")] = _combine_axes(values, across)
         elif (table := _on_grid(values, list(grids))) is not None:
-            found[name] = table
-    return found
+            embeddings[name] = table
+    return embeddings
 
 
-def _crossed(down: Table, across: Table) -> Table:
-    """One table for rows and one for columns, put together as one for positions."""
+def _combine_axes(down: Table, across: Table) -> Table:
+    """Combine separate embeddings of rows and columns to embeddings of positions."""
     return np.concatenate(
         [np.tile(across[None], (len(down), 1, 1)), np.tile(down[:, None], (1, len(across), 1))], -1
     )
 
 
 def _on_grid(values: Table, grids: Sequence[tuple[Grid, int]]) -> Table | None:
-    """A list of vectors, with or without prefix, or a map, laid out as the grid of some unit; None
-    if it fits none.
+    """Arrange a list of vectors, with or without prefix, or a map, as the grid of some unit.
 
-    A list for images of another size is taken for a square.
+    None if no grid fits. A list for images of another size is assumed to be a square.
     """
     if values.ndim == 3:
         for grid, _ in grids:
@@ -230,21 +231,17 @@ class PositionSimilarity(Probe):
         return "It has no table of position embeddings."
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
-        found = [
-            (subject.name, name, table)
-            for subject in subjects
-            for name, table in tables(subject).items()
-        ]
-        similar = [similarity(table) for _, _, table in found]
-        rows = [
-            row
-            for (model, name, _), each in zip(found, similar, strict=True)
-            for row in _rows(model, name, each)
-        ]
+        rows: list[dict[str, Any]] = []
+        sheets = []
+        for subject in subjects:
+            for name, embeddings in tables(subject).items():
+                similar = similarity(embeddings)
+                rows += _rows(subject.name, name, similar)
+                sheets.append(tile_sheet(similar))
         table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
-        several = len(found) > len(subjects)
+        several = len(sheets) > len(subjects)
         tiles = replace(self.tiles, x="table", facet="model") if several else self.tiles
-        arrays = {"sheets": np.stack([tile_sheet(each) for each in similar])}
+        arrays = {"sheets": np.stack(sheets)}
         return Result(self.name, table, self.columns, (tiles, self.bars), arrays)
 
     @classmethod

@@ -2,21 +2,20 @@
 
     R_l = Â_l R_(l-1),  R_0 = I,  Â = A + I with rows divided by their sums,  A the mean over heads
 
-The row of the class token, or the mean over patches where there is none, says how much of each
-patch arrives there; rows of R sum to one. A token that joins later has brought nothing along, and
-tokens that do not ask in a layer keep what they have: both rows are the identity's.
-`identity=False` leaves the skips out, `heads="max"` takes the largest attention of all heads. The
-product has a meaning only where nothing but attention moves information between tokens, so models
-with convolutions between attention layers, or with grids that change, are refused.
+The row of the class token, or without one the mean over patches, is the share of every patch in the
+output; rows of R sum to one. A token that is added in a later layer, and a token that is not a
+query in a layer, have a row of the identity there. `identity=False` leaves out the skips,
+`heads="max"` uses the maximum over heads. The product is meaningful only if nothing but attention
+moves information between tokens. So models with convolutions between attention layers, or with
+grids that change, are refused.
 
-Where the set of images knows the box of each object (the synthetic datasets do), `inside` says how
-much of what rests on patches lies within it, a patch at the border counted by the share of it that
-does; `box` is the share of the image that the box covers, and so what `inside` would be if all
-patches counted alike.
+If the data set has the bounding box of each object (the synthetic ones do), `inside` is the share
+of the patches' total within it; a patch at the border counts in proportion. `box` is the share of
+the image within the box, which is the value of `inside` if all patches have equal shares.
 
 Arrays, for n images: "rollout/<model>", float32 (n, layers, rows, columns), the share of each patch
-after each attention layer, prefix tokens left out; "images", uint8 (n, height, width, 3); "tiles",
-each image beside itself as the rollout of the last layer lights it.
+after each attention layer, without prefix tokens; "images", uint8 (n, height, width, 3); "tiles",
+each image next to a copy with the brightness of the rollout of the last layer.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 from vitreous.measure.heads import why_hidden
-from vitreous.measure.pictures import Pictured, asking_tokens, token_matrix
+from vitreous.measure.pictures import Pictured, main_queries, token_matrix
 from vitreous.measure.probe import Batch, Sums, sum_key, where
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
@@ -47,7 +46,7 @@ from vitreous.specimen.observe import AttentionMap, Sites
 __all__ = ["Rollout"]
 
 SHADE = 0.12
-"""How much light falls on what does not count at all."""
+"""Brightness of patches with a share of zero."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("image", "order", "Number of the image among those inspected."),
@@ -157,10 +156,10 @@ class Rollout(Pictured):
         matrix = layer(
             AttentionMap(attention.values[places], attention.places), self.heads, self.identity
         )
-        product = rolled(matrix, *self.products.get(subject.name, (None, 0)))
+        product = extend_rollout(matrix, *self.products.get(subject.name, (None, 0)))
         self.products[subject.name] = product, attention.prefix
-        reading = asking_tokens(unit, attention)
-        patches = product[:, reading].mean(1)[:, attention.prefix :]
+        queries = main_queries(unit, attention)
+        patches = product[:, queries].mean(1)[:, attention.prefix :]
         grid = torch.tensor([*attention.query_grid], dtype=torch.float64) * float(
             self.rows[0] in batch.rows
         )
@@ -186,11 +185,19 @@ class Rollout(Pictured):
                 grid = [int(side) for side in sums[sum_key(subject, unit, "grid")]]
                 for i, slot in enumerate(slots):
                     last = unit is units[-1]
-                    named = {"image": self.rows[slot], "label": labels[i], "tile": last}
-                    within = self._inside(slot, shares[i].reshape(grid))
-                    measured = {"elsewhere": 1 - shares[i].sum(), "value": coverage(shares[i])}
-                    rows.append({**where(subject, unit), **named, **within, **measured})
-                    tiles += [lit(images[i], shares[i].reshape(grid))] if last else []
+                    on_grid = shares[i].reshape(grid)
+                    row = {
+                        **where(subject, unit),
+                        "image": self.rows[slot],
+                        "label": labels[i],
+                        "tile": last,
+                        **self._inside(slot, on_grid),
+                        "elsewhere": 1 - shares[i].sum(),
+                        "value": coverage(shares[i]),
+                    }
+                    rows.append(row)
+                    if last:
+                        tiles.append(highlight(images[i], on_grid))
             if units:
                 shape = len(slots), len(units), *grid
                 arrays[f"rollout/{subject.name}"] = (
@@ -203,17 +210,19 @@ class Rollout(Pictured):
         return Result(self.name, table, COLUMNS, VIEWS if tiles else (), arrays, about)
 
     def _inside(self, slot: int, shares: np.ndarray) -> dict[str, float]:
-        """How much lies in the box of the object, and how large that is."""
+        """The share of the rollout within the box of the object, and the size of the box."""
         boxes = self.setting.data.truth.get("box")
         if boxes is None:
             return {"inside": np.nan, "box": np.nan}
-        cover = covered(boxes[self.rows[slot]].tolist(), self.setting.data.image, shares.shape)
+        cover = box_coverage(boxes[self.rows[slot]].tolist(), self.setting.data.image, shares.shape)
         return {"inside": float((shares * cover).sum() / shares.sum()), "box": float(cover.mean())}
 
 
-def covered(box: Sequence[float], image: Sequence[int], grid: Sequence[int]) -> np.ndarray:
-    """(rows, columns) the share of each patch that lies in a box x0, y0, x1, y1 of pixels, the last
-    two beyond it."""
+def box_coverage(box: Sequence[float], image: Sequence[int], grid: Sequence[int]) -> np.ndarray:
+    """The share of each patch (rows, columns) that lies within a box.
+
+    The box is x0, y0, x1, y1 in pixels; x1 and y1 are exclusive.
+    """
     along = []
     for low, high, side, count in zip(box[1::-1], box[3:1:-1], image, grid, strict=True):
         edges = np.linspace(0, side, count + 1)
@@ -235,7 +244,7 @@ def unrollable(units: Sequence[Unit]) -> str:
             return (
                 "Its keys lie on a coarser grid than its queries, so layers cannot be multiplied."
             )
-    grids = {unit.grid for unit in between} - {None}  # None where the class token is alone
+    grids = {unit.grid for unit in between} - {None}  # None if there is only the class token
     if len(grids) > 1:
         return "Its grid changes from stage to stage, so layers cannot be multiplied."
     for unit in between:
@@ -251,47 +260,51 @@ def unrollable(units: Sequence[Unit]) -> str:
 
 
 def layer(attention: AttentionMap, heads: Literal["mean", "max"], identity: bool) -> Tensor:
-    """Â as (b, tokens, tokens), rows summing to one."""
-    wide = torch.promote_types(attention.values.dtype, torch.float32)
-    values = attention.values.to(wide)
-    one = values.mean(2, keepdim=True) if heads == "mean" else values.amax(2, keepdim=True)
-    matrix = token_matrix(attention, one)[:, 0]
-    own = torch.eye(matrix.shape[-1], dtype=wide, device=values.device)
-    silent = matrix.sum(-1, keepdim=True) == 0
-    matrix = torch.where(silent, own, matrix + own if identity else matrix)
+    """Attention of a layer with skip, Â (b, tokens, tokens), whose rows sum to one."""
+    dtype = torch.promote_types(attention.values.dtype, torch.float32)
+    values = attention.values.to(dtype)
+    merged = values.mean(2, keepdim=True) if heads == "mean" else values.amax(2, keepdim=True)
+    matrix = token_matrix(attention, merged)[:, 0]
+    eye = torch.eye(matrix.shape[-1], dtype=dtype, device=values.device)
+    no_query = matrix.sum(-1, keepdim=True) == 0
+    matrix = torch.where(no_query, eye, matrix + eye if identity else matrix)
     return matrix / matrix.sum(-1, keepdim=True)
 
 
-def rolled(matrix: Tensor, before: Tensor | None, prefix: int = 0) -> Tensor:
-    """Â R; tokens that have joined since stand behind the `prefix` tokens that were there, in front
-    of the grid."""
-    if before is None:
+def extend_rollout(matrix: Tensor, rollout: Tensor | None, prefix: int = 0) -> Tensor:
+    """Multiply the matrix Â of a layer with the rollout R of the layers before.
+
+    Tokens that were added since come after the `prefix` prefix tokens of R, before the grid.
+    """
+    if rollout is None:
         return matrix
-    fresh = matrix.shape[-1] - before.shape[-1]
-    if fresh:
-        old = [i for i in range(matrix.shape[-1]) if not prefix <= i < prefix + fresh]
-        wider = torch.eye(matrix.shape[-1], dtype=before.dtype, device=before.device).repeat(
-            len(before), 1, 1
-        )
-        wider[:, torch.tensor(old)[:, None], torch.tensor(old)] = before
-        before = wider
-    return matrix @ before
+    size = matrix.shape[-1]
+    added = size - rollout.shape[-1]
+    if added:
+        old = torch.tensor([i for i in range(size) if not prefix <= i < prefix + added])
+        eye = torch.eye(size, dtype=rollout.dtype, device=rollout.device)
+        extended = eye.repeat(len(rollout), 1, 1)
+        extended[:, old[:, None], old] = rollout
+        rollout = extended
+    return matrix @ rollout
 
 
 def coverage(shares: np.ndarray) -> float:
-    """2 to the entropy of shares, over their number: 1 if all are alike, 1/n if one is
-    everything."""
+    """Effective share of patches: 2 to the entropy of their shares, divided by their number.
+
+    1 if all shares are equal, 1/n if only one is not zero.
+    """
     count, shares = shares.size, shares[shares > 0]
     shares = shares / shares.sum()
     return float(2 ** -(shares * np.log2(shares)).sum() / count)
 
 
-def lit(image: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """An image, and beside it the image under light that falls as the shares say."""
+def highlight(image: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """An image, and next to it a copy whose brightness is proportional to the shares."""
     height, width = image.shape[:2]
     mask = torch.from_numpy(shares / max(shares.max(), 1e-30))[None, None].float()
     mask = F.interpolate(mask, size=(height, width), mode="bicubic", align_corners=False).clamp(
         0, 1
     )
-    light = SHADE + (1 - SHADE) * mask[0, 0].numpy()[..., None]
-    return np.concatenate([image, (image * light).round().astype(np.uint8)], 1)
+    brightness = SHADE + (1 - SHADE) * mask[0, 0].numpy()[..., None]
+    return np.concatenate([image, (image * brightness).round().astype(np.uint8)], 1)

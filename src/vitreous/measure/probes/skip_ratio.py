@@ -3,14 +3,14 @@
     value  = mean over tokens of  ‖skip‖ / ‖branch‖          for every unit around which a skip runs
     cosine = mean over tokens of  cos(skip, branch)
 
-Each image has one value for its class token and one for its spatial tokens (in a convolutional
-network: positions), and the mean over images is reported. Raghu et al. find that in the first half
-of a ViT the class token travels along the skips and the spatial tokens change, later the other way
-round, and that skips matter more in ViTs than in ResNets. A skip that has to change its shape
-counts as what arrives at the sum.
+Each image has one value for its class token and one for its spatial tokens (positions of a
+convolutional network); the result is the mean over images. Raghu et al. find that in the first half
+of a ViT the class token is carried by the skips and spatial tokens change, and later the other way
+round, and that skips matter more in ViTs than in ResNets. If the skip has a projection, its output
+counts.
 
-A token to which the branch adds exactly nothing has no ratio and is left out of the mean; one whose
-skip is zero has no cosine.
+Tokens whose branch is exactly zero have no ratio and are left out of the mean; those whose skip is
+zero have no cosine.
 """
 
 from __future__ import annotations
@@ -36,14 +36,18 @@ __all__ = ["SkipRatio"]
 
 
 def ratio_and_cosine(skip: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
-    """Of tokens (b, n, c): (b, n) each, NaN where there is none."""
-    exact = torch.promote_types(skip.dtype, torch.float32)
-    past, through = (tokens.to(exact) for tokens in (skip, branch))
-    one, other = (torch.linalg.vector_norm(tokens, dim=-1) for tokens in (past, through))
-    product = torch.linalg.vecdot(past, through)
-    return (one / other).where(other > 0, torch.nan), (product / (one * other)).where(
-        one * other > 0, torch.nan
-    )
+    """Ratio of norms, and cosine, of the tokens (b, n, c) of skip and branch; (b, n) each.
+
+    NaN if a norm is zero.
+    """
+    dtype = torch.promote_types(skip.dtype, torch.float32)
+    skip, branch = skip.to(dtype), branch.to(dtype)
+    skip_norm = torch.linalg.vector_norm(skip, dim=-1)
+    branch_norm = torch.linalg.vector_norm(branch, dim=-1)
+    norms = skip_norm * branch_norm
+    ratio = (skip_norm / branch_norm).where(branch_norm > 0, torch.nan)
+    cosine = (torch.linalg.vecdot(skip, branch) / norms).where(norms > 0, torch.nan)
+    return ratio, cosine
 
 
 @dataclass
@@ -112,25 +116,23 @@ class SkipRatio(Probe):
         )
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
-        if sites.skip is None or sites.branch is None:  # taken out by a lesion
+        if sites.skip is None or sites.branch is None:  # removed by a lesion
             return {}
-        found = ratio_and_cosine(sites.skip.tokens, sites.branch.tokens)
-        names = sites.branch.prefix
-        seen: dict[str, PerImageValues] = {}
-        for token in dict.fromkeys([*names, "spatial"]):
-            places = [i for i, name in enumerate(names) if name == token]
-            for what, values in zip(("ratio", "cosine"), found, strict=True):
-                # an index made here would be one more transfer to a GPU, which waits for it
-                chosen = (
-                    values[:, len(names) :]
-                    if token == "spatial"
-                    else torch.stack([values[:, i] for i in places], 1)
-                )
+        ratio, cosine = ratio_and_cosine(sites.skip.tokens, sites.branch.tokens)
+        prefix = sites.branch.prefix
+        updates: dict[str, PerImageValues] = {}
+        for token in dict.fromkeys([*prefix, "spatial"]):
+            for what, values in (("ratio", ratio), ("cosine", cosine)):
+                if token == "spatial":
+                    chosen = values[:, len(prefix) :]
+                else:
+                    # not by an index tensor, because sending it to a GPU makes the GPU wait
+                    columns = [values[:, i] for i, name in enumerate(prefix) if name == token]
+                    chosen = torch.stack(columns, 1)
                 if chosen.numel():
-                    seen[sum_key(subject, unit, f"{token}/{what}")] = PerImageValues(
-                        chosen.nanmean(1)
-                    )
-        return seen
+                    key = sum_key(subject, unit, f"{token}/{what}")
+                    updates[key] = PerImageValues(chosen.nanmean(1))
+        return updates
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         rows = [
@@ -146,12 +148,12 @@ class SkipRatio(Probe):
         self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
     ) -> Iterator[dict[str, Any]]:
         start, end = f"{sum_key(subject, unit)}/", "/ratio/sum"
-        found = (
+        tokens = (
             name[len(start) : -len(end)]
             for name in sums
             if name.startswith(start) and name.endswith(end)
         )
-        for token in sorted(found):
+        for token in sorted(tokens):
             ratio, count = mean_over_images(sums, sum_key(subject, unit, f"{token}/ratio"))
             cosine, _ = mean_over_images(sums, sum_key(subject, unit, f"{token}/cosine"))
             yield {
@@ -174,12 +176,10 @@ class SkipRatio(Probe):
             alone="In {model}, skips carry {} times what branches add, mean over units",
             paired=pair_models(result, rows),
         )
-        known = result.table.dropna(subset="value")
-        silent = [
-            bold(each) for each in result.table["model"].unique() if each not in set(known["model"])
-        ]
-        if silent:
+        measured = set(result.table.dropna(subset="value")["model"])
+        without = [bold(m) for m in result.table["model"].unique() if m not in measured]
+        if without:
             yield (
-                f"Branches of {join_words(silent)} add nothing to their skips, so there is no "
+                f"Branches of {join_words(without)} add nothing to their skips, so there is no "
                 "ratio: before training, many residual networks scale their branches by zero."
             )

@@ -2,12 +2,12 @@
 
     variance = mean over channels of Var_{positions} x[position, channel]
 
-of each image (unbiased, without prefix tokens), never over images. Park and Kim find that attention
-lowers it and that MLPs and convolutions raise it: attention averages. `ratio` is what a unit makes
-of its own input: the mean variance after it over that before it.
+for each image (unbiased, without prefix tokens), not over images. Park and Kim find that attention
+lowers it, since it averages, and that MLPs and convolutions raise it. `ratio` is the mean variance
+after a unit divided by that of its input.
 
-Deviations from each channel's mean are squared in float32; taking the mean off first is what makes
-that enough. What the rounding of that mean alone would give counts as zero.
+Deviations are squared in float32, which suffices because each channel's mean is subtracted first. A
+variance that can be explained by rounding of this mean counts as zero.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Variance"]
 
 
 def variance(maps: Tensor) -> Tensor:
-    """(b,) of feature maps (b, c, h, w)."""
+    """Variance over positions, mean over channels, (b,), of feature maps (b, c, h, w)."""
     return Centred.of(maps).variance
 
 
@@ -99,7 +99,7 @@ class Variance(PerImage):
 
     def start_shard(self) -> None:
         self._last: tuple[Tensor, Tensor] | None = None
-        """The previous unit's map, which is mostly this one's input, and its variance."""
+        """The previous unit's map (often this one's input), and its variance."""
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.out is not None
@@ -110,15 +110,13 @@ class Variance(PerImage):
         before = self._before(unit, sites.before)
         after = self.values(subject, unit, sites)
         self._last = (sites.out.raw, after)
-        seen = {sum_key(subject, unit): PerImageValues(after)}
-        return (
-            seen
-            if before is None
-            else {**seen, sum_key(subject, unit, "before"): PerImageValues(before)}
-        )
+        updates = {sum_key(subject, unit): PerImageValues(after)}
+        if before is not None:
+            updates[sum_key(subject, unit, "before")] = PerImageValues(before)
+        return updates
 
     def _before(self, unit: Unit, feature: Feature | None) -> Tensor | None:
-        """Of the input; not of pictures, whose channels are colours, nor of a single position."""
+        """Variance of a unit's input; None for a single position, and for a stem (the image)."""
         if feature is None or feature.grid in (None, (1, 1)) or unit.kind == "stem":
             return None
         if self._last is not None and feature.views(self._last[0]):

@@ -31,25 +31,25 @@ class ProbedFeature(NamedTuple):
 def pool_tokens(feature: Feature, tokens: Sequence[str]) -> dict[str, Tensor]:
     """Return the feature vectors (b, c) of those tokens that the unit has."""
     pooled: dict[str, Tensor] = {}
-    values, front = feature.tokens, len(feature.prefix)
+    values, prefix = feature.tokens, len(feature.prefix)
     if "class token" in tokens and "class" in feature.prefix:
         pooled["class token"] = values[:, feature.prefix.index("class")]
     if feature.grid is not None:
         if "mean over positions" in tokens:
-            pooled["mean over positions"] = values[:, front:].mean(1)
+            pooled["mean over positions"] = values[:, prefix:].mean(1)
         if "first position" in tokens:
-            pooled["first position"] = values[:, front]
-    elif "mean over positions" in tokens and front == 0:
+            pooled["first position"] = values[:, prefix]
+    elif "mean over positions" in tokens and prefix == 0:
         pooled["mean over positions"] = values.mean(1)
     for token in tokens:
         if (at := position_number(token)) is not None:
-            pooled[token] = values[:, front + at]
+            pooled[token] = values[:, prefix + at]
     return pooled
 
 
-def position_token(at: int) -> str:
+def position_token(number: int) -> str:
     """Return the name of a single position as a token, by its number in raster order."""
-    return f"position {at}"
+    return f"position {number}"
 
 
 def position_number(token: str) -> int | None:
@@ -67,16 +67,18 @@ def stream_features(
     each: Callable[[Batch, ProbedFeature, Tensor], None],
 ) -> None:
     """Run all images, and call `each` with every batch and feature as soon as it is computed."""
-    wanted: dict[str, list[ProbedFeature]] = {}
+    features_of_unit: dict[str, list[ProbedFeature]] = {}
     for probed in group:
-        wanted.setdefault(probed.unit.name, []).append(probed)
+        features_of_unit.setdefault(probed.unit.name, []).append(probed)
     for batch in bench.batches(data):
 
         def receive(unit: Unit, sites: Sites, batch: Batch = batch) -> None:
             assert sites.out is not None
-            features = pool_tokens(sites.out, [probed.token for probed in wanted[unit.name]])
-            for probed in wanted[unit.name]:
+            features = pool_tokens(
+                sites.out, [probed.token for probed in features_of_unit[unit.name]]
+            )
+            for probed in features_of_unit[unit.name]:
                 each(batch, probed, features[probed.token])
 
         images = subject.prepare(batch.images)
-        subject.specimen.observe(images, ("out",), list(wanted), each=receive)
+        subject.specimen.observe(images, ("out",), list(features_of_unit), each=receive)

@@ -1,4 +1,4 @@
-"""Fitting linear probes: which images are used for what, and one pass over them for all probes."""
+"""Fit linear probes: the division of images, and one pass over them for all probes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ProbeData:
 
     fitting: Dataset
     parts: Tensor
-    """(n,) per fitting image: the smallest of `shots` that includes it, by number; then the rest;
-    then those held out."""
+    """(n,) the part of each fitting image: the index of the smallest of `shots` that includes it,
+    `len(shots)` for other images, `len(shots) + 1` for held-out ones."""
     shots: tuple[int, ...]
-    """Those for which every class has enough images."""
+    """Shots for which every class has enough images."""
     evaluation: Dataset
     first: int
     """Number of the first evaluation image in its data set."""
@@ -56,7 +56,7 @@ class ProbeData:
 
     @classmethod
     def split(cls, fitting: Dataset | None, data: Dataset, shots: Sequence[int]) -> ProbeData:
-        """Divide images; without others to fit on, the first half is (classes take turns in it)."""
+        """Divide images; without a fitting set, the first, class-balanced half is fitted on."""
         first = 0
         evaluation = data
         if fitting is None or fitting.fingerprint == data.fingerprint:

@@ -1,9 +1,9 @@
-"""A graph that computes only one token from where on no other is needed.
+"""Rewrite a graph to compute only one token where no other is needed.
 
-A model that classifies by its class token computes all others to the end in vain: in its last block
+A model that classifies by its class token computes all other tokens of the last block for nothing:
 the queries, MLP and norms of one token suffice, and the gradients of the others are products with
-zeros. So the selection at the end moves up, before all operations that treat every token alike and
-serve nothing else:
+zeros. So the selection of the token is moved up, before all operations that process tokens
+independently and whose output is not used otherwise:
 
     select(f(x), token) = select(f(x[token : token + 1]), 0)
 
@@ -25,10 +25,10 @@ POINTWISE = {
     aten.add.Tensor, aten.mul.Tensor, aten.gelu.default, aten.dropout.default, aten.clone.default,
     aten.contiguous.default,
 }  # fmt: skip
-"""Operations that work on every number by itself, with broadcasting."""
+"""Elementwise operations, with broadcasting."""
 RESHAPES = {aten.view.default, aten.reshape.default}
 Inputs = dict[fx.Node, int]
-"""Inputs of which one token suffices, and the axis of the tokens in each."""
+"""Inputs of which one token suffices, with the axis of tokens in each."""
 
 
 def one_token(graph: fx.Graph) -> None:
@@ -46,9 +46,9 @@ def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
         if node not in axes or not node.users:
             continue
         if any(node not in inputs.get(user, {}) for user in node.users):
-            continue  # somebody needs the other tokens
+            continue  # another node uses the other tokens
         needed = _inputs(node, axes[node])
-        if needed and all(axes.get(given, at) == at for given, at in needed.items()):
+        if needed and all(axes.get(source, at) == at for source, at in needed.items()):
             inputs[node] = needed
             axes |= needed
     if len(inputs) > 1:
@@ -57,18 +57,17 @@ def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
 
 
 def _slice_inputs(graph: fx.Graph, inputs: dict[fx.Node, Inputs], axes: Inputs, index: int) -> None:
-    """Give the operations in `inputs` one token of what they take from outside."""
+    """Slice one token from the inputs of `inputs` that come from outside of it."""
     sliced: dict[fx.Node, fx.Node] = {}
-    for node in [each for each in graph.nodes if each in inputs]:
-        for given, at in inputs[node].items():
-            if given in inputs:
+    for node in [n for n in graph.nodes if n in inputs]:
+        for source, dim in inputs[node].items():
+            if source in inputs:
                 continue
-            if given not in sliced:
+            if source not in sliced:
                 with graph.inserting_before(node):
-                    sliced[given] = graph.call_function(
-                        aten.slice.Tensor, (given, at, index, index + 1)
-                    )
-            node.args = tuple(sliced[given] if each is given else each for each in node.args)
+                    arguments = (source, dim, index, index + 1)
+                    sliced[source] = graph.call_function(aten.slice.Tensor, arguments)
+            node.args = tuple(sliced[source] if arg is source else arg for arg in node.args)
         if node.target in RESHAPES:
             shape = list(cast("Any", node.args[1]))
             shape[axes[node]] = 1

@@ -36,31 +36,31 @@ class Moments:
     @classmethod
     def of(cls, features: Tensor, targets: Tensor) -> Moments:
         """Compute the moments of a block of features (n, d) and targets (n, k)."""
-        both = torch.cat(
+        joined = torch.cat(
             [features.to(torch.promote_types(features.dtype, torch.float32)), targets.to(features)],
             1,
         )
-        mean = both.mean(0)
-        both = both - mean
+        mean = joined.mean(0)
+        joined = joined - mean
         with full_precision():
-            products = both[:, : features.shape[1]].mT @ both
-        return cls(len(features), mean.double(), products.double(), torch.finfo(both.dtype).eps)
+            products = joined[:, : features.shape[1]].mT @ joined
+        return cls(len(features), mean.double(), products.double(), torch.finfo(joined.dtype).eps)
 
     def __add__(self, other: Moments) -> Moments:
         """Return the moments of both sets of images together."""
-        count, apart = self.count + other.count, other.mean - self.mean
-        between = torch.outer(apart[: len(self.products)], apart).mul_(
+        count, shift = self.count + other.count, other.mean - self.mean
+        between = torch.outer(shift[: len(self.products)], shift).mul_(
             self.count * other.count / count
         )
         products = between.add_(self.products).add_(other.products)
         return replace(
-            self, count=count, mean=self.mean + apart * (other.count / count), products=products
+            self, count=count, mean=self.mean + shift * (other.count / count), products=products
         )
 
     def about(self, mean: Tensor) -> Moments:
         """Return the moments of the same images, centred by another mean."""
-        apart = self.mean - mean
-        moved = self.products + self.count * torch.outer(apart[: len(self.products)], apart)
+        shift = self.mean - mean
+        moved = self.products + self.count * torch.outer(shift[: len(self.products)], shift)
         return replace(self, mean=mean, products=moved)
 
     @property

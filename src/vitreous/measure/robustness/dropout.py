@@ -1,10 +1,10 @@
 """Dropout at test time: the modules that draw random numbers, and the model with these active.
 
-A specimen is in evaluation mode, where dropout does nothing, so the original model is needed. A
-copy of it runs two images in training mode, and every module that draws a random number is one of
-its dropout sites: dropout of any kind, also inside attention, stochastic depth, a call of
-`F.dropout`. In another copy only these modules are put into training mode. Batch norm draws nothing
-and stays in evaluation mode. The original model is never touched.
+A specimen is in evaluation mode, where dropout is inactive, so the original model is needed. A copy
+of it runs two images in training mode. Every module that draws random numbers is a dropout site:
+dropout of any kind, also inside attention, stochastic depth, calls of `F.dropout`. In another copy
+only these modules are put into training mode. Batch norm is not random and stays in evaluation
+mode. The original model is not changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Accuracy on changed images: what corruptions, noise, filters, masks and attacks have in common.
+"""Base of analyses of accuracy on changed images: corruptions, noise, filters, masks, attacks.
 
 Each way to change the images (a shift) is one piece, and so are the clean images. A piece keeps
 four numbers per image: whether the answer is right, the confidence, the Brier score and the NLL. So
@@ -29,7 +29,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, estimated
-from vitreous.measure.probes.calibration import SURE, binned, debiased, measures, score_images
+from vitreous.measure.probes.calibration import SURE, bin_index, debiased, measures, score_images
 from vitreous.measure.resampling import Array, bootstrap_weights
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import (
@@ -138,7 +138,7 @@ class ShiftScores:
             "sure_right": sure * right,
             "square": confidence.square(),
         }
-        member = F.one_hot(binned(confidence.nan_to_num(0.0), BINS), BINS)
+        member = F.one_hot(bin_index(confidence.nan_to_num(0.0), BINS), BINS)
         sums = {
             part: self.weights @ (values[:, None] * member).numpy()
             for part, values in numbers.items()

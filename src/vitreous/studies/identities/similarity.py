@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vitreous.measure.alignment import Estimator, Grams, own_hsic, ratio, weighted_hsic
+from vitreous.measure.alignment import Estimator, Grams, ratio, self_hsic, weighted_hsic
 from vitreous.studies.identities.properties import exact_property
 
 Array = NDArray[np.float64]
@@ -17,13 +17,13 @@ def _cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None 
     """CKA as the probe computes it, from minibatches or from all images at once."""
     grams, sums = Grams(estimator, minibatch), np.zeros(3)
     for name, features in (("left", left), ("right", right)):
-        grams.add(name, torch.from_numpy(features), whole=True)
+        grams.add(name, torch.from_numpy(features), full_shard=True)
     for one, other in zip(grams.take("left"), grams.take("right"), strict=True):
         once = torch.ones(1, len(one), dtype=torch.float64)
         cross = weighted_hsic(one[None], other[None], once, estimator)
         sums += [
             float(cross),
-            *(float(own_hsic(gram[None], once, estimator)) for gram in (one, other)),
+            *(float(self_hsic(gram[None], once, estimator)) for gram in (one, other)),
         ]
     return float(ratio(sums[:1, None], sums[1:2], sums[2:])[0, 0])
 
