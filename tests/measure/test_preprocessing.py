@@ -27,6 +27,7 @@ from vitreous.measure.subject import logits, subjects
 from vitreous.model_names import bundled
 from vitreous.models.declared import crop_share, declared_training, processor_training
 from vitreous.models.loading import load_model
+from vitreous.models.weights import mark
 
 SIZES = [(5, 7), (33, 90), (64, 64), (120, 80), (224, 224), (301, 260)]
 
@@ -114,6 +115,36 @@ def test_tensors_and_predictions_equal_timms(
     assert found is not None
     torch.testing.assert_close(found, scores, rtol=1e-4, atol=1e-5)
     assert torch.equal(found.argmax(1), scores.argmax(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("resnet18", (288, 288)),  # trained at 224 with crop 0.95, evaluated at 288 with crop 1
+        ("resnet18", (224, 224)),
+        ("fasternet_t0", (224, 224)),  # evaluated at its own size with another crop
+    ],
+)
+def test_tensors_equal_timms_evaluation(name: str, size: tuple[int, int], photos: Path) -> None:
+    """At the size that timm evaluates at, its crop is that of timm's evaluation."""
+    model = timm.create_model(name, num_classes=2)
+    config = timm.data.resolve_model_data_config(model, use_test_size=True)
+    if size != config["input_size"][1:]:
+        config = timm.data.resolve_model_data_config(model)
+    transform = timm.data.create_transform(**config)
+    theirs = [transform(Image.open(file).convert("RGB")) for file in files(photos)]
+    [ours], setting = prepared({"m": mark(model, "pretrained")}, photos, image=size)
+    assert torch.equal(ours, torch.stack(theirs))
+    said = setting.subjects[0].describe_preprocessing(setting.data)
+    larger = (name, *size) == ("resnet18", 224, 224)
+    assert ("(timm, which evaluates these weights at 288x288)" in said) == larger
+
+
+def test_your_crop_of_a_model_of_timm(photos: Path) -> None:
+    model = timm.create_model("mobilenetv3_small_050", num_classes=2)
+    model.trained_with = {"crop_pct": 0.7}
+    [ours], _ = prepared({"m": model}, photos, image=224)
+    assert torch.equal(ours, by_timm(model, photos, input_size=(3, 224, 224), crop_pct=0.7))
 
 
 def test_accuracy_equals_timms_on_the_same_files(photos: Path) -> None:

@@ -105,6 +105,9 @@ class Subject:
             steps = f"{format_size(size)} as they are"
         mean, std = (" ".join(f"{level:.4g}" for level in each) for each in (self.mean, self.std))
         whose = self.declared_by if self.normalised == "model" else self.normalised
+        evaluated = self.specimen.trained.get("test_size", size)
+        if self.specimen.weights == "pretrained" and evaluated != size:
+            whose += f", which evaluates these weights at {format_size(evaluated)}"
         if self.normalised in ("data set", "ImageNet"):
             those = "ImageNet's" if self.normalised == "ImageNet" else f"those of {data.name}"
             whose = f"{those}, as the model declares none; --mean and --std set others"

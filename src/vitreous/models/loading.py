@@ -87,11 +87,13 @@ def load_model(
         return _load_named(name, pretrained or stored, size, classes, options or {})
     model = _load_named(name, False, size, classes, options or {})
     try:
-        load_weights(model, weights, name, image)
+        held = load_weights(model, weights, name, image).classes
     except OtherClasses as error:
         if classes is not None:
             raise
-        model = _load_named(name, False, size, error.classes, options or {})
+        held = error.classes
+    if held is not None and classes is None:
+        model = _load_named(name, False, size, held, options or {})
         load_weights(model, weights, name, image)
     if name.startswith("tv:"):
         model.trained_with = _torchvision_declares(name, weights)  # type: ignore[assignment]
