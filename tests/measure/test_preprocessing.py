@@ -278,6 +278,42 @@ def test_processors_of_hugging_face(kind: str, photos: Path) -> None:
         torch.testing.assert_close((levels - mean) / std, theirs, rtol=1e-5, atol=1e-5)
 
 
+def test_torchvisions_size_is_that_of_its_transform(tmp_path: Path, photos: Path) -> None:
+    """Sixteen of its models are evaluated at other sizes than 224."""
+    model = torchvision.models.efficientnet_b1(num_classes=2).eval()
+    torch.save(model.state_dict(), tmp_path / "b1.pth")
+    transform = torchvision.models.EfficientNet_B1_Weights.DEFAULT.transforms()
+    theirs = [transform(Image.open(file).convert("RGB")) for file in files(photos)]
+    [ours], setting = prepared("tv:efficientnet_b1", photos, weights=tmp_path / "b1.pth")
+    assert setting.subjects[0].specimen.anatomy.image == (3, 240, 240)
+    assert torch.equal(ours, torch.stack(theirs))
+    tied = load_model("tv:vit_b_32", image=64)
+    tied.trained_with = {"crop_size": 224}  # which it does not take
+    assert vitreous.open(tied).anatomy.image == (3, 64, 64)
+
+
+def test_the_size_of_a_processor_comes_before_the_configurations(
+    tmp_path: Path, photos: Path
+) -> None:
+    """DINOv2's positions are for 518 pixels, and its processor cuts out 224."""
+    config = transformers.Dinov2Config(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=70, patch_size=14,
+        num_labels=2,
+    )  # fmt: skip
+    model = transformers.Dinov2ForImageClassification(config).eval()
+    crop = {"height": 56, "width": 42}
+    processor = transformers.BitImageProcessor(size={"shortest_edge": 64}, crop_size=crop)
+    for part in (model, processor):
+        part.save_pretrained(tmp_path)
+    [ours], setting = prepared(f"hf:{tmp_path}", photos)
+    images = [Image.open(file).convert("RGB") for file in files(photos)]
+    theirs = torch.stack([processor(i, return_tensors="pt")["pixel_values"][0] for i in images])
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        found, scores = setting.subjects[0].specimen(ours), model(theirs).logits
+    torch.testing.assert_close(logits(found), scores, rtol=1e-4, atol=1e-5)
+
+
 def test_a_processor_that_leaves_many_shapes(photos: Path) -> None:
     processor = transformers.BitImageProcessor(size={"shortest_edge": 64}, do_center_crop=False)
     framing = model_framing(processor_training(processor), (64, 64), choose_preprocessing(None))

@@ -17,6 +17,7 @@ folder that holds them. No pickle is ever run.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -197,10 +198,6 @@ def _timm(
     options: Mapping[str, Any],
 ) -> nn.Module:
     source, _, rest = name.partition(":")
-    if source == "local-dir" and not (Path(rest).expanduser() / "config.json").is_file():
-        raise VitreousError(
-            f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved."
-        )
     if source not in TIMM_SOURCES:
         _check_timm_name(name)
     theirs = {word: options[ours] for word, ours in registry.TIMM_WORDS.items() if ours in options}
@@ -208,12 +205,28 @@ def _timm(
         theirs["num_classes"] = classes
     hub = source != "local-dir" and (pretrained or source in TIMM_SOURCES)
     with safe_loading(name, hub=hub):
+        if source == "local-dir":
+            _check_timm_folder(rest)
         try:
             return timm.create_model(name, pretrained=pretrained, img_size=image, **theirs)
         except TypeError as error:  # a network that takes images of any size has no such argument
             if "img_size" not in str(error):
                 raise
             return timm.create_model(name, pretrained=pretrained, **theirs)
+
+
+def _check_timm_folder(folder: str) -> None:
+    """Raise for a folder that timm has not saved; other libraries have a config.json too."""
+    file = Path(folder).expanduser() / "config.json"
+    takes = "'local-dir:' takes a folder that timm has saved"
+    if not file.is_file():
+        raise VitreousError(f"There is no config.json in {folder!r}; {takes}.")
+    described = json.loads(file.read_text(encoding="utf-8"))
+    if "architecture" not in described:
+        raise VitreousError(
+            f"The config.json in {folder!r} names no architecture; {takes}, and 'hf:' one of "
+            "Hugging Face transformers."
+        )
 
 
 def _check_timm_name(name: str) -> None:
