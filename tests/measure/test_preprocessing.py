@@ -17,59 +17,19 @@ from PIL import Image
 from torch import Tensor, nn
 
 import vitreous
-from data.pictures import noise
+from measure.preparing import by_timm, files, prepared, write_photos
 from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.measure.preprocessing import choose_preprocessing, model_framing
-from vitreous.measure.probe import Setting
-from vitreous.measure.selection import choose_images
 from vitreous.measure.subject import logits, subjects
 from vitreous.model_names import bundled
 from vitreous.models.declared import crop_share, declared_training, processor_training
 from vitreous.models.loading import load_model
-from vitreous.models.weights import mark
-
-SIZES = [(5, 7), (33, 90), (64, 64), (120, 80), (224, 224), (301, 260)]
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures of all kinds in two classes: grey, transparent, with a palette, tiny, not square."""
-    top = tmp_path_factory.mktemp("photos")
-    for number, (height, width) in enumerate(SIZES):
-        image = Image.fromarray(noise(1, height, width, number)[0])
-        place = top / ("a" if number % 2 else "b")
-        place.mkdir(exist_ok=True)
-        for mode in ("RGB", "L", "RGBA", "P"):
-            image.convert(mode).save(place / f"{number}{mode}.png")
-        image.save(place / f"{number}.jpg", quality=90)
-        image.convert("L").save(place / f"{number}L.jpg")
-    return top
-
-
-def files(top: Path) -> list[Path]:
-    return sorted(path for path in top.rglob("*.*"))
-
-
-def prepared(models: Any, top: Path, **how: Any) -> tuple[list[Tensor], Setting]:
-    """The tensor that each model gets, its images in the order of their files."""
-    opened = subjects(models, **how)
-    data = choose_images(f"folder:{top}", None, None, opened, seed=0)
-    setting = Setting(opened, data)
-    # images take turns by class; the loader lists them by class and name
-    loaded = vitreous.data.load(f"folder:{top}", split="all", framing=opened[0].framing)
-    order = [int((data.images == each).flatten(1).all(1).nonzero()[0]) for each in loaded.images]
-    tensors = []
-    for subject in setting.subjects:
-        assert subject.framing is not None
-        tensors.append(subject.prepare(data.framed(subject.framing).images[order]))
-    return tensors, setting
-
-
-def by_timm(model: nn.Module, top: Path, **args: Any) -> Tensor:
-    config = timm.data.resolve_data_config(args, model=model)
-    transform = timm.data.create_transform(**config)
-    return torch.stack([transform(Image.open(file).convert("RGB")) for file in files(top)])
+    return write_photos(tmp_path_factory.mktemp("photos"))
 
 
 def evaluated_by_timm(
@@ -115,29 +75,6 @@ def test_tensors_and_predictions_equal_timms(
     assert found is not None
     torch.testing.assert_close(found, scores, rtol=1e-4, atol=1e-5)
     assert torch.equal(found.argmax(1), scores.argmax(1))
-
-
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("resnet18", (288, 288)),  # trained at 224 with crop 0.95, evaluated at 288 with crop 1
-        ("resnet18", (224, 224)),
-        ("fasternet_t0", (224, 224)),  # evaluated at its own size with another crop
-    ],
-)
-def test_tensors_equal_timms_evaluation(name: str, size: tuple[int, int], photos: Path) -> None:
-    """At the size that timm evaluates at, its crop is that of timm's evaluation."""
-    model = timm.create_model(name, num_classes=2)
-    config = timm.data.resolve_model_data_config(model, use_test_size=True)
-    if size != config["input_size"][1:]:
-        config = timm.data.resolve_model_data_config(model)
-    transform = timm.data.create_transform(**config)
-    theirs = [transform(Image.open(file).convert("RGB")) for file in files(photos)]
-    [ours], setting = prepared({"m": mark(model, "pretrained")}, photos, image=size)
-    assert torch.equal(ours, torch.stack(theirs))
-    said = setting.subjects[0].describe_preprocessing(setting.data)
-    larger = (name, *size) == ("resnet18", 224, 224)
-    assert ("(timm, which evaluates these weights at 288x288)" in said) == larger
 
 
 def test_your_crop_of_a_model_of_timm(photos: Path) -> None:
@@ -276,42 +213,6 @@ def test_processors_of_hugging_face(kind: str, photos: Path) -> None:
             levels = levels.flip(0)
         mean, std = (torch.tensor(declared[key]).view(3, 1, 1) for key in ("mean", "std"))
         torch.testing.assert_close((levels - mean) / std, theirs, rtol=1e-5, atol=1e-5)
-
-
-def test_torchvisions_size_is_that_of_its_transform(tmp_path: Path, photos: Path) -> None:
-    """Sixteen of its models are evaluated at other sizes than 224."""
-    model = torchvision.models.efficientnet_b1(num_classes=2).eval()
-    torch.save(model.state_dict(), tmp_path / "b1.pth")
-    transform = torchvision.models.EfficientNet_B1_Weights.DEFAULT.transforms()
-    theirs = [transform(Image.open(file).convert("RGB")) for file in files(photos)]
-    [ours], setting = prepared("tv:efficientnet_b1", photos, weights=tmp_path / "b1.pth")
-    assert setting.subjects[0].specimen.anatomy.image == (3, 240, 240)
-    assert torch.equal(ours, torch.stack(theirs))
-    tied = load_model("tv:vit_b_32", image=64)
-    tied.trained_with = {"crop_size": 224}  # which it does not take
-    assert vitreous.open(tied).anatomy.image == (3, 64, 64)
-
-
-def test_the_size_of_a_processor_comes_before_the_configurations(
-    tmp_path: Path, photos: Path
-) -> None:
-    """DINOv2's positions are for 518 pixels, and its processor cuts out 224."""
-    config = transformers.Dinov2Config(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=70, patch_size=14,
-        num_labels=2,
-    )  # fmt: skip
-    model = transformers.Dinov2ForImageClassification(config).eval()
-    crop = {"height": 56, "width": 42}
-    processor = transformers.BitImageProcessor(size={"shortest_edge": 64}, crop_size=crop)
-    for part in (model, processor):
-        part.save_pretrained(tmp_path)
-    [ours], setting = prepared(f"hf:{tmp_path}", photos)
-    images = [Image.open(file).convert("RGB") for file in files(photos)]
-    theirs = torch.stack([processor(i, return_tensors="pt")["pixel_values"][0] for i in images])
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-    with torch.no_grad():
-        found, scores = setting.subjects[0].specimen(ours), model(theirs).logits
-    torch.testing.assert_close(logits(found), scores, rtol=1e-4, atol=1e-5)
 
 
 def test_a_processor_that_leaves_many_shapes(photos: Path) -> None:
