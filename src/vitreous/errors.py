@@ -54,6 +54,8 @@ class NoSuchPath(VitreousError):
         prefix: str = "",
         suffix: str = "",
     ) -> None:
+        if path.startswith(("http:/", "https:/", "s3:/", "gs:/")):
+            hint = f"Vitreous reads files: download it and give the path. {hint}".rstrip()
         self.nearest = [f"{prefix}{each}{suffix}" for each in nearest_paths(path)]
         meant = f" Did you mean {', '.join(map(shlex.quote, self.nearest))}?"
         super().__init__(

@@ -17,58 +17,19 @@ from PIL import Image
 from torch import Tensor, nn
 
 import vitreous
-from data.pictures import noise
+from measure.preparing import by_timm, files, prepared, write_photos
 from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.measure.preprocessing import choose_preprocessing, model_framing
-from vitreous.measure.probe import Setting
-from vitreous.measure.selection import choose_images
 from vitreous.measure.subject import logits, subjects
 from vitreous.model_names import bundled
 from vitreous.models.declared import crop_share, declared_training, processor_training
 from vitreous.models.loading import load_model
 
-SIZES = [(5, 7), (33, 90), (64, 64), (120, 80), (224, 224), (301, 260)]
-
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures of all kinds in two classes: grey, transparent, with a palette, tiny, not square."""
-    top = tmp_path_factory.mktemp("photos")
-    for number, (height, width) in enumerate(SIZES):
-        image = Image.fromarray(noise(1, height, width, number)[0])
-        place = top / ("a" if number % 2 else "b")
-        place.mkdir(exist_ok=True)
-        for mode in ("RGB", "L", "RGBA", "P"):
-            image.convert(mode).save(place / f"{number}{mode}.png")
-        image.save(place / f"{number}.jpg", quality=90)
-        image.convert("L").save(place / f"{number}L.jpg")
-    return top
-
-
-def files(top: Path) -> list[Path]:
-    return sorted(path for path in top.rglob("*.*"))
-
-
-def prepared(models: Any, top: Path, **how: Any) -> tuple[list[Tensor], Setting]:
-    """The tensor that each model gets, its images in the order of their files."""
-    opened = subjects(models, **how)
-    data = choose_images(f"folder:{top}", None, None, opened, seed=0)
-    setting = Setting(opened, data)
-    # images take turns by class; the loader lists them by class and name
-    loaded = vitreous.data.load(f"folder:{top}", split="all", framing=opened[0].framing)
-    order = [int((data.images == each).flatten(1).all(1).nonzero()[0]) for each in loaded.images]
-    tensors = []
-    for subject in setting.subjects:
-        assert subject.framing is not None
-        tensors.append(subject.prepare(data.framed(subject.framing).images[order]))
-    return tensors, setting
-
-
-def by_timm(model: nn.Module, top: Path, **args: Any) -> Tensor:
-    config = timm.data.resolve_data_config(args, model=model)
-    transform = timm.data.create_transform(**config)
-    return torch.stack([transform(Image.open(file).convert("RGB")) for file in files(top)])
+    return write_photos(tmp_path_factory.mktemp("photos"))
 
 
 def evaluated_by_timm(
@@ -114,6 +75,13 @@ def test_tensors_and_predictions_equal_timms(
     assert found is not None
     torch.testing.assert_close(found, scores, rtol=1e-4, atol=1e-5)
     assert torch.equal(found.argmax(1), scores.argmax(1))
+
+
+def test_your_crop_of_a_model_of_timm(photos: Path) -> None:
+    model = timm.create_model("mobilenetv3_small_050", num_classes=2)
+    model.trained_with = {"crop_pct": 0.7}
+    [ours], _ = prepared({"m": model}, photos, image=224)
+    assert torch.equal(ours, by_timm(model, photos, input_size=(3, 224, 224), crop_pct=0.7))
 
 
 def test_accuracy_equals_timms_on_the_same_files(photos: Path) -> None:

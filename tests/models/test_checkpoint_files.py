@@ -174,9 +174,22 @@ def test_files_that_are_no_checkpoints(content: bytes, sentence: str, tmp_path: 
     assert "\n" not in str(caught.value)
 
 
+def test_a_checkpoint_that_contains_itself_is_read_once(tmp_path: Path) -> None:
+    state: dict[str, Any] = dict(timm.create_model("test_vit").state_dict())
+    state["trainer"] = {"model": state, "history": []}
+    deep = state["trainer"]["history"]
+    for _ in range(400):
+        deep.append([])
+        deep = deep[0]
+    torch.save({"state_dict": state}, tmp_path / "loop.pth")
+    assert load_weights(timm.create_model("test_vit"), tmp_path / "loop.pth").missing == ()
+
+
 def test_paths_without_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(VitreousError, match=r"no file or folder '.*nowhere.pth' to load weights"):
         load_model("test_vit", weights=tmp_path / "nowhere.pth")
+    with pytest.raises(VitreousError, match=r"Vitreous reads files: download it and give the pa"):
+        load_model("test_vit", weights="https://example.org/last.pth")
     with pytest.raises(VitreousError, match="holds no weights; Vitreous looks for files that end"):
         load_model("test_vit", weights=tmp_path)
     for name in ("a.pth", "b.pth"):

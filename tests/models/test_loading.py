@@ -103,6 +103,9 @@ def test_weights_saved_by_timm(tmp_path: Path) -> None:
     assert not torch.equal(next(random.parameters()), next(saved.parameters()))
     with pytest.raises(VitreousError, match=r"no config\.json in '/nowhere'"):
         loading.load_model("local-dir:/nowhere")
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    with pytest.raises(VitreousError, match=r"names no architecture; 'local-dir:' takes a folder"):
+        loading.load_model(f"local-dir:{tmp_path}")
 
 
 def test_a_pickle_with_code_in_it_is_not_run_by_timm(tmp_path: Path) -> None:

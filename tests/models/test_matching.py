@@ -166,6 +166,19 @@ def test_as_many_classes_as_the_checkpoint_has(tmp_path: Path) -> None:
     assert_same(loaded("vit_nano", tmp_path / "ours.pth")[0], ours)
 
 
+def test_a_classifier_on_a_model_that_has_none_by_default(tmp_path: Path) -> None:
+    """133 of timm's models are built without one, and fine-tuned with one."""
+    name = "eva02_tiny_patch14_224"
+    assert timm.create_model(name).num_classes == 0
+    tuned = timm.create_model(name, num_classes=5)
+    torch.save({"state_dict": prefixed("model.")(tuned.state_dict())}, tmp_path / "five.ckpt")
+    assert_same(load_model(name, weights=tmp_path / "five.ckpt"), tuned)
+    torch.save(timm.create_model(name).state_dict(), tmp_path / "none.pth")
+    assert load_model(name, weights=tmp_path / "none.pth").num_classes == 0
+    backbone = timm.create_model(name)  # a module that is given is not built again
+    assert load_weights(backbone, tmp_path / "five.ckpt").unused == ("head.weight", "head.bias")
+
+
 def test_a_file_of_your_own_and_its_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "beside_my_model.py").write_text("WIDTH = 8")
     (tmp_path / "my_model.py").write_text(

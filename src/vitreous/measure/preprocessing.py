@@ -128,6 +128,8 @@ def model_framing(
 ) -> Framing:
     """The framing of a model's images, from what it declares and what the user sets."""
     crop, mode, resize = trained.get("crop_pct"), trained.get("crop_mode"), trained.get("resize")
+    if size == trained.get("test_size"):
+        crop = trained.get("test_crop_pct", crop)
     processor = trained.get("processor", "")
     declared = trained.get("crop_size")
     height, width = (declared, declared) if isinstance(declared, int) else declared or size

@@ -103,6 +103,9 @@ class Subject:
             steps = f"{format_size(size)} as they are"
         mean, std = (" ".join(f"{n:.4g}" for n in levels) for levels in (self.mean, self.std))
         source = self.declared_by if self.normalised == "model" else self.normalised
+        evaluated = self.specimen.trained.get("test_size", size)
+        if self.specimen.weights == "pretrained" and evaluated != size:
+            source += f", which evaluates these weights at {format_size(evaluated)}"
         if self.normalised in ("data set", "ImageNet"):
             owner = "ImageNet's" if self.normalised == "ImageNet" else f"those of {data.name}"
             source = f"{owner}, as the model declares none; --mean and --std set others"

@@ -36,6 +36,8 @@ from vitreous.storage.run_folder import Run
 ENDINGS = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 USUAL_FILES = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pt", "model.pth")
 """Names of files with weights in a folder, the preferred ones first."""
+DEEPEST = 100
+"""Levels of nesting in which tensors are looked for."""
 EXPORT = "torch.save(model.state_dict(), 'weights.pth')"
 
 HARMLESS_CALLS = {
@@ -236,17 +238,25 @@ def _empty_dict(*args: Any) -> dict[str, Any]:
     return {}
 
 
-def named_tensors(tree: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Dotted names of all tensors within mappings, sequences and placeholders of modules."""
+def named_tensors(
+    tree: Any, prefix: str = "", above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, Tensor]]:
+    """Dotted names of all tensors within mappings, sequences and placeholders of modules.
+
+    `above` has the ids of what `tree` is in. What holds itself is not entered again.
+    """
     if isinstance(tree, Tensor):
         yield prefix.removesuffix("."), tree
         return
+    if id(tree) in above or len(above) == DEEPEST:
+        return
+    above = (*above, id(tree))
     if isinstance(tree, Placeholder):
         for part in ("_parameters", "_buffers", "_modules"):  # what nn.Module consists of
-            yield from named_tensors(vars(tree).get(part), prefix)
+            yield from named_tensors(vars(tree).get(part), prefix, above)
     elif isinstance(tree, Mapping):
         for key, value in tree.items():
-            yield from named_tensors(value, f"{prefix}{key}.")
+            yield from named_tensors(value, f"{prefix}{key}.", above)
     elif isinstance(tree, (list, tuple)):
         for number, value in enumerate(tree):
-            yield from named_tensors(value, f"{prefix}{number}.")
+            yield from named_tensors(value, f"{prefix}{number}.", above)

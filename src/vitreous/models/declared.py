@@ -4,6 +4,7 @@
 |---|---|
 | `mean`, `std` | one number per channel, for levels in [0, 1] |
 | `interpolation`, `crop_pct`, `crop_mode` | how pictures are resized and cropped, in timm's words |
+| `test_size`, `test_crop_pct` | height and width that timm evaluates at, and its crop there |
 | `resize`, `crop_size` | the shorter side in pixels, and the square cut out of it, instead |
 | `processor` | JSON of a Hugging Face image processor that does it, to images of `crop_size` |
 | `channel_order` | `bgr` if the channels are in that order |
@@ -29,7 +30,7 @@ from vitreous.models.registry import ConfiguredModel
 KEYS = (
     "mean", "std", "interpolation", "crop_pct", "crop_mode", "resize", "crop_size",
     "processor", "channel_order", "label_names", "source", "data",
-    "image", "size",
+    "image", "size", "test_size", "test_crop_pct",
 )  # fmt: skip
 
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
@@ -52,6 +53,8 @@ def declared_training(model: nn.Module) -> dict[str, Any]:
     if isinstance(own, Mapping) and own:
         if own.get("mean"):
             metadata = {"source": "model", "label_names": metadata.get("label_names")}
+        elif own.get("crop_pct"):
+            metadata.pop("test_crop_pct", None)
         metadata |= own
     return _known_keys(metadata)
 
@@ -61,8 +64,10 @@ def _timm_data_config(config: Mapping[str, Any]) -> dict[str, Any]:
     from timm.data import resolve_data_config
 
     resolved = resolve_data_config(pretrained_cfg=dict(config))
+    evaluated = resolve_data_config(pretrained_cfg=dict(config), use_test_size=True)
     del resolved["input_size"]  # the model's images may have another size by now
-    return {**resolved, "source": "timm"}
+    resolved["test_size"] = tuple(evaluated["input_size"][1:])
+    return {**resolved, "test_crop_pct": evaluated["crop_pct"], "source": "timm"}
 
 
 def torchvision_training(weights: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ folder with weights. Pickled code is never run.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -87,11 +88,13 @@ def load_model(
         return _load_named(name, pretrained or stored, size, classes, options or {})
     model = _load_named(name, False, size, classes, options or {})
     try:
-        load_weights(model, weights, name, image)
+        held = load_weights(model, weights, name, image).classes
     except OtherClasses as error:
         if classes is not None:
             raise
-        model = _load_named(name, False, size, error.classes, options or {})
+        held = error.classes
+    if held is not None and classes is None:
+        model = _load_named(name, False, size, held, options or {})
         load_weights(model, weights, name, image)
     if name.startswith("tv:"):
         model.trained_with = _torchvision_declares(name, weights)  # type: ignore[assignment]
@@ -195,10 +198,6 @@ def _timm(
     options: Mapping[str, Any],
 ) -> nn.Module:
     source, _, rest = name.partition(":")
-    if source == "local-dir" and not (Path(rest).expanduser() / "config.json").is_file():
-        raise VitreousError(
-            f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved."
-        )
     if source not in TIMM_SOURCES:
         _check_timm_name(name)
     theirs = {word: options[ours] for word, ours in registry.TIMM_WORDS.items() if ours in options}
@@ -206,12 +205,28 @@ def _timm(
         theirs["num_classes"] = classes
     hub = source != "local-dir" and (pretrained or source in TIMM_SOURCES)
     with safe_loading(name, hub=hub):
+        if source == "local-dir":
+            _check_timm_folder(rest)
         try:
             return timm.create_model(name, pretrained=pretrained, img_size=image, **theirs)
         except TypeError as error:  # networks for any image size have no argument `img_size`
             if "img_size" not in str(error):
                 raise
             return timm.create_model(name, pretrained=pretrained, **theirs)
+
+
+def _check_timm_folder(folder: str) -> None:
+    """Raise for a folder that timm has not saved; other libraries have a config.json too."""
+    file = Path(folder).expanduser() / "config.json"
+    takes = "'local-dir:' takes a folder that timm has saved"
+    if not file.is_file():
+        raise VitreousError(f"There is no config.json in {folder!r}; {takes}.")
+    described = json.loads(file.read_text(encoding="utf-8"))
+    if "architecture" not in described:
+        raise VitreousError(
+            f"The config.json in {folder!r} names no architecture; {takes}, and 'hf:' one of "
+            "Hugging Face transformers."
+        )
 
 
 def _check_timm_name(name: str) -> None:

@@ -87,6 +87,8 @@ class LoadedWeights:
     """Other prefixes in the file that would have matched as well."""
     random_head: bool = False
     """Whether the classifier is among the missing tensors."""
+    classes: int | None = None
+    """Classes of a classifier in the file for which the model was built without any."""
 
     def describe(self) -> str:
         """Describe in one sentence what was loaded and what was not."""
@@ -164,11 +166,23 @@ def load_weights(
         resized=tuple(resized),
         others=match.others,
         random_head=bool(matrices) and matrices[-1] in fit.missing,
+        classes=_classes_left_over(model, fit),
     )
     if fit.missing:
         log.warning("%s: %s.", name, loaded.describe())
     _LOADED[model] = loaded
     return loaded
+
+
+def _classes_left_over(model: nn.Module, fit: _Fit) -> int | None:
+    """Classes of timm's classifier in the file if the model, as many of timm's, has none."""
+    if getattr(model, "num_classes", None) != 0:
+        return None
+    names = (getattr(model, "pretrained_cfg", None) or {}).get("classifier") or ()
+    for name in (names,) if isinstance(names, str) else names:
+        if f"{name}.weight" in fit.unused:
+            return len(fit.state[f"{name}.weight"])
+    return None
 
 
 def copy_with_weights(

@@ -103,6 +103,8 @@ def _declared_sides(model: nn.Module) -> tuple[int, int] | None:
     if isinstance(trained, Mapping) and "size" in trained:
         # the training size: a network that takes any size is less accurate at other sizes
         return _height_and_width(trained["size"])
+    if isinstance(trained, Mapping) and (size := _size_of_preprocessing(model, trained)):
+        return size
     timm_config: Any = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if timm_config and "input_size" in timm_config:
         # the size the model was built with beats the size of its published weights
@@ -117,6 +119,18 @@ def _declared_sides(model: nn.Module) -> tuple[int, int] | None:
                 return size
     library = type(model).__module__.split(".")[0]
     return (DEFAULT_SIDE, DEFAULT_SIDE) if library in ("torchvision", "transformers") else None
+
+
+def _size_of_preprocessing(model: nn.Module, trained: Mapping[str, Any]) -> tuple[int, int] | None:
+    """What torchvision's transforms or Hugging Face's processor cut out, if the model takes it.
+
+    It comes before the configuration: DINOv2 has one for 518 pixels and a processor for 224.
+    """
+    size = _height_and_width(trained.get("crop_size"))
+    if size is None or trained.get("processor") == "":  # images of many shapes, of this side
+        return None
+    shape = (_declared_channels(model) or 3, *size)
+    return size if accepts(model, shape) is None else None
 
 
 def _height_and_width(size: Any) -> tuple[int, int] | None:
