@@ -279,6 +279,7 @@ def test_from_exploring_to_measuring_until_the_server_has_gone(tab: Page, tmp_pa
     tab.press(".")
     tab.wait("document.querySelector('.lost')")
     assert "does not answer" in text(tab, ".lost")
+    tab.call("Page.navigate", url="about:blank")  # so that the page stops asking the server
     tab.value("1")
     tab.said[:] = [line for line in tab.said if "ERR_CONNECTION" not in line]
 
