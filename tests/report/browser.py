@@ -61,7 +61,10 @@ class Page:
         message: dict[str, Any] = {"id": self.number, "method": method, "params": parameters}
         if self.session:
             message["sessionId"] = self.session
-        os.write(self.send, json.dumps(message).encode() + b"\0")
+        try:
+            os.write(self.send, json.dumps(message).encode() + b"\0")
+        except BrokenPipeError as error:
+            raise AssertionError("The browser has gone.") from error
         while True:
             answer = self._next()
             if answer.get("id") == self.number:
