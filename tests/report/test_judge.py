@@ -90,7 +90,9 @@ def test_a_table_a_page_and_files(study: Path, capsys: pytest.CaptureFixture[str
     assert (code, err) == (0, "")
     verdicts = judge(load_evidence("study"), claims.every_claim())
     measured = [verdict for verdict in verdicts if verdict.measured]
-    assert out.startswith(f"149 claims, {len(measured)} of them measured.")
+    untestable = sum(verdict.outcome == "not testable here" for verdict in measured)
+    assert out.startswith(f"149 claims, {len(measured) - untestable} of them measured.")
+    assert f"{untestable} not testable here: a precondition is not met." in out.replace("\n", " ")
     assert out.endswith("Wrote new/v.html, new/v.csv, new/v.json")
     page = Path("new/v.html").read_text()
     assert page.count('<article class="verdict"') == len(measured)

@@ -88,8 +88,11 @@ def test_every_outcome_has_a_sign_and_a_meaning() -> None:
 def test_the_paragraph_counts(judgement: Judgement) -> None:
     outcomes = [verdict.outcome for verdict in judgement.verdicts if verdict.measured]
     paragraph = " ".join(summary_sentences(judgement))
-    assert paragraph.startswith(f"{len(outcomes)} of 153 findings could be judged: ")
-    for outcome in set(outcomes):
+    untestable = outcomes.count("not testable here")
+    assert untestable
+    assert paragraph.startswith(f"{len(outcomes) - untestable} of 153 findings could be judged: ")
+    assert f"{untestable} cannot be tested here, because a precondition is not met." in paragraph
+    for outcome in set(outcomes) - {"not testable here"}:
         assert f"{outcomes.count(outcome)} {outcome}" in paragraph
     assert paragraph.endswith(
         f"The other {153 - len(outcomes)} need models or measurements that are not here."

@@ -315,10 +315,13 @@ def by_paper(verdicts: Iterable[Verdict]) -> dict[Paper, list[Verdict]]:
 def summarise(verdicts: Sequence[Verdict]) -> str:
     """A paragraph that summarises all verdicts."""
     measured = [verdict for verdict in verdicts if verdict.measured]
-    sentences = [f"{_claims(len(verdicts))}, {len(measured)} of them measured."]
     counts = count_outcomes(measured)
+    untestable = counts.pop("not testable here", 0)
+    sentences = [f"{_claims(len(verdicts))}, {len(measured) - untestable} of them measured."]
     if counts:
         sentences.append(f"{_listed(counts)}.")
+    if untestable:
+        sentences.append(f"{untestable} not testable here: a precondition is not met.")
     return " ".join([*sentences, *sentences_on_chance(measured)])
 
 

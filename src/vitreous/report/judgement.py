@@ -33,9 +33,10 @@ def summary_sentences(judgement: Judgement) -> list[str]:
     """Sentences on how many findings could be judged, and how many have each outcome."""
     measured, total = judgement.measured, len(judgement.verdicts)
     counts = count_outcomes(measured)
+    untestable = counts.pop("not testable here", 0)
     which = join_words([f"{count} {outcome}" for outcome, count in counts.items()])
     sentences = [
-        f"{len(measured) or 'None'} of {plural(total, 'finding')} could be judged"
+        f"{len(measured) - untestable or 'None'} of {plural(total, 'finding')} could be judged"
         f"{': ' if which else ''}{which}."
     ]
     if once := sum(verdict.seen_once for verdict in measured):
@@ -44,6 +45,8 @@ def summary_sentences(judgement: Judgement) -> list[str]:
             f"{plural(once, 'verdict')} {'is' if once == 1 else 'are'} seen once: {rest_on} on "
             f"fewer than {ENOUGH_SEEDS} trainings."
         )
+    if untestable:
+        sentences.append(f"{untestable} cannot be tested here, because a precondition is not met.")
     if rest := total - len(measured):
         sentences.append(
             f"The other {rest} need{'s' * (rest == 1)} models or measurements that are not here."
