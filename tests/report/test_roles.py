@@ -13,7 +13,7 @@ from claims.synthetic import accuracy
 from report.test_judge import run
 from vitreous.claims.evidence import Evidence
 from vitreous.claims.facts import describe_facts, parse_roles, role_of_build
-from vitreous.claims.loading import NO_ROLE, SAME_ROLE, evidence_of
+from vitreous.claims.loading import NO_ROLE, SAME_ROLE, evidence_of, load_evidence
 from vitreous.commands.judge import why_not_judged
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
@@ -130,3 +130,30 @@ def test_an_inspection_of_models_without_roles_suggests_role(
     code, out, err = run(capsys, "claims", "judge", "numbers", *given, "--only", "HDV-01")
     assert (code, err) == (0, "")
     assert "HDV-01" in out
+
+
+def test_roles_are_saved_with_the_results(tmp_path: Path) -> None:
+    """Those given later have priority, and a role of a model without results does no harm."""
+    inspection = vitreous.Inspection(looked_at(a=None, b=None))
+    inspection.roles = {"a": "vit", "b": "resnet", "gone": "swin"}
+    folder = inspection.save(tmp_path / "numbers")
+    assert vitreous.Inspection.load(folder).roles == inspection.roles
+    assert roles_of(load_evidence(folder, approximate=True)) == {"a": "vit", "b": "resnet"}
+    later = load_evidence(folder, {"a": "deit"}, approximate=True)
+    assert roles_of(later) == {"a": "deit", "b": "resnet"}
+
+
+def test_a_finding_is_judged_again_without_repeating_its_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(
+        "from vitreous.models.loading import load_model\n\n"
+        "def net():\n    return load_model('nano:resnet').double().float()\n"
+    )
+    given = ["--probes", "variance", "--limit", "16", "--results", "numbers"]
+    code, out, err = run(capsys, "inspect", "net.py:net", *given, "--role", "net.py:net=resnet")
+    assert (code, err) == (0, ""), out
+    code, out, err = run(capsys, "claims", "judge", "numbers", "--only", "HDV-36")
+    assert (code, err) == (0, "")
+    assert "reproduced (1)" in out

@@ -73,7 +73,8 @@ def load_evidence(
     path
         The folder.
     roles
-        For an inspection: the roles of its models by name, as "vit pool=gap".
+        For an inspection: the roles of its models by name, as "vit pool=gap" (default: those that
+        were saved with it).
     approximate
         Accept results of version 0.1, which have intervals but no replicates. Models are then
         compared as if they had been measured on different images.
@@ -103,7 +104,8 @@ def load_evidence(
             f"studies have, nor an {INDEX_NAME}, as `vitreous inspect --results` and "
             "`Inspection.save` write it."
         )
-    evidence = evidence_of(_stored_results(home), roles)
+    results = _stored_results(home)
+    evidence = evidence_of(results, {**_stored_roles(home, results), **(roles or {})})
     models = dict.fromkeys(item.name for item in evidence.items)
     if (home / CONTROL_FOLDER / INDEX_NAME).is_file():
         evidence = add_control(evidence, _stored_results(home / CONTROL_FOLDER))
@@ -122,6 +124,15 @@ def _stored_results(home: Path) -> StoredResults:
         })  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
         raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
+
+
+def _stored_roles(home: Path, results: StoredResults) -> dict[str, str]:
+    """The roles that were given when the inspection was made, of the models that were measured."""
+    roles = read_index(home).get("roles", {})
+    if not isinstance(roles, dict):
+        raise Damaged(home / INDEX_NAME, "its roles are not an object", REMEDY)
+    known = _described_models(results)
+    return {name: str(role) for name, role in roles.items() if name in known}
 
 
 def _open_indexed(home: Path, name: str, header: dict[str, Any] | None) -> StoredResult:

@@ -177,6 +177,7 @@ def add_stored(inspection: Inspection, stored: Inspection) -> Inspection:
             results[name] = replace(result, about={**result.about, "beside": list(beside)})
     joined = type(inspection)(results, inspection.left_out, inspection.anatomies)
     joined.control = inspection.control
+    joined.roles = {**stored.roles, **inspection.roles}
     return joined
 
 
@@ -198,9 +199,12 @@ def _write(
     from vitreous.report.terminal_summary import terminal_summary
 
     out, others = output.path, []
+    measured = {model for each in inspection.values() for model in each.about.get("models", {})}
+    inspection.roles |= parse_roles(options.role)
+    inspection.roles = {name: role for name, role in inspection.roles.items() if name in measured}
+    roles = inspection.roles
     if options.results is not None:
         others.append(inspection.save(options.results))
-    roles = parse_roles(options.role)
     judgement = guard.run(
         "The verdicts", lambda: judge_inspection(inspection, roles), lambda _: None
     )

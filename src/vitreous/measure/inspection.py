@@ -69,6 +69,8 @@ class Inspection(Mapping[str, Result]):
         self.anatomies = dict(anatomies or {})
         self.control: Inspection | None = None
         """An inspection of the untrained networks for verdicts to compare with; not in reports."""
+        self.roles: dict[str, str] = {}
+        """What you said the models are, by name, for verdicts: "vit pool=gap"."""
         self._html: str | None = None
 
     def __getitem__(self, name: str) -> Result:
@@ -102,6 +104,7 @@ class Inspection(Mapping[str, Result]):
             {**self.anatomies, **other.anatomies},
         )
         both.control = other.control or self.control
+        both.roles = {**self.roles, **other.roles}
         return both
 
     def _repr_html_(self) -> str:
@@ -171,6 +174,7 @@ class Inspection(Mapping[str, Result]):
             "anatomies": {
                 name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()
             },
+            "roles": self.roles,
         }
         write_json(home / INDEX_NAME, index)
         for name, (facts, _) in packed.items():  # so that each result can be loaded alone
@@ -198,6 +202,7 @@ class Inspection(Mapping[str, Result]):
                 name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()
             }
             inspection = cls(results, index["left_out"], anatomies)
+            inspection.roles = dict(index.get("roles", {}))  # version 0.1 kept none
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Damaged(home / INDEX_NAME, f"{type(error).__name__} {error}", REMEDY) from None
         if (home / CONTROL_FOLDER / INDEX_NAME).is_file():
