@@ -55,7 +55,7 @@ def origin_section(inspection: Inspection) -> list[str]:
         versions = about.get("versions", {}).items()
         rows.append(("versions", ", ".join(f"{escape(n)} {escape(v)}" for n, v in versions)))
     if "seconds" in about:
-        rows.append(("took", f"{about['seconds']:,.0f} s for all probes together"))
+        rows.append(("time", f"{about['seconds']:,.0f} s for all probes together"))
     entries = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
     return [
         '<section id="origin" class="card"><h2>Provenance</h2>',
