@@ -1,8 +1,8 @@
 """Texts that users read have the field's own words: no catalogue ids, no private vocabulary.
 
-These are the documents, the docstrings of the Python API's page, the messages and sentences in the
-source, what `--help` prints, the texts of findings, and the explorer's page. Ids of claims
-(`HDV-26`) are names that users type.
+These are the documents, the docstrings of the Python API's page and of the claims' checks, the
+messages and sentences in the source, what `--help` prints, the texts of findings, and the
+explorer's page. Ids of claims (`HDV-26`) are names that users type.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from vitreous import claims
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "vitreous"
@@ -72,6 +74,12 @@ def docstrings() -> Iterator[tuple[str, str]]:
                 yield name, re.sub(r"`[^`\n]*`|>>> .*", "", inspect.getdoc(each) or "")
 
 
+def checks() -> Iterator[tuple[str, str]]:
+    """Docstrings of the claims' checks, which `vitreous claims show` prints."""
+    for claim in claims.every_claim():
+        yield claim.id, re.sub(r"`[^`\n]*`", "", claim.check.__doc__ or "")
+
+
 def found(text: str) -> list[str]:
     return [hit[0] for hit in (*IDS.finditer(text), *WORDS.finditer(text.lower()))]
 
@@ -85,7 +93,7 @@ def test_the_rule_itself() -> None:
 
 
 def test_texts_use_the_fields_words() -> None:
-    texts = [*documents(), *docstrings()]
+    texts = [*documents(), *docstrings(), *checks()]
     assert sum(bool(text) for name, text in texts if name == "vitreous.Specimen") > 5
     wrong = [f"{name}: {hit}" for name, text in texts for hit in found(text)]
     for path in sorted(SOURCE.rglob("*.py")):

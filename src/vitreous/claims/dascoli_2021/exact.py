@@ -56,9 +56,9 @@ def heads_begin_by_position(models: Query) -> Iterator[Effect]:
     position = `position_attention`.
 
     `gpsa_row_sum_error`: largest |Σ_j A_ij - 1|, A = (1 - σ(λ)) content + σ(λ) position before any
-    division (X-23). `gpsa_mixture_difference`: largest |`attention(x)` - A|. `gpsa_position_share`:
-    mean over heads of σ(λ), as the least squares coefficient of (attention(x) - content) on
-    (position - content)."""
+    division. `gpsa_mixture_difference`: largest |`attention(x)` - A|. `gpsa_position_share`: mean
+    over heads of σ(λ), as the least squares coefficient of (attention(x) - content) on (position -
+    content)."""
     exact = models("identities")
     yield at_most(
         "largest deviation of a row's sum from one", identity(exact, "gpsa_row_sum_error"), 1e-6

@@ -90,8 +90,8 @@ def mlps_sharpen(models: Query) -> Iterator[Effect]:
     deviation 1; y = W₂ GELU(W₁ x), 32 → 128 → 32 channels, entries normal with variance 1 / inputs;
     share: energy of waves whose larger frequency along an axis is above π/2, over the energy of all
     but the mean, of each map, mean over channels and maps; raised if that of y is larger than that
-    of x. (Relative to the mean, as A4.07 has it, GELU lowers them: it makes a mean where there was
-    none.)"""
+    of x. (Relative to the mean, as in the paper's Fourier analysis, GELU lowers them: it makes a
+    mean where there was none.)"""
     if models.sanity:
         raised = identity(models("identities"), "random_mlp_raises_high_share")
         yield at_least(
