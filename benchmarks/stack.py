@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from race import Race
@@ -38,13 +39,22 @@ def images(device: str) -> Dataset:
     return Dataset(pixels, torch.arange(COUNT) % 10, tuple("0123456789"), "noise").to(device)
 
 
-def step(name: str, batch: int, seeds: int, device: str) -> Callable[[], None]:
-    """A training step of `hdv_cifar` for one seed, or for several at once."""
-    recipe = recipes.named("hdv_cifar").but(batch=batch)
+def step(
+    name: str,
+    batch: int,
+    seeds: int,
+    device: str,
+    recipe: str = "hdv_cifar",
+    options: Mapping[str, Any] | None = None,
+) -> Callable[[], None]:
+    """A training step for one seed, or for several at once."""
+    chosen = recipes.named(recipe).but(batch=batch)
     data = images(device)
     precision, compile = ("bf16", True) if device == "cuda" else ("fp32", False)
     made = [
-        Classify(build(name, image=32, classes=10, drop_path=0.1)).to(device).train()
+        Classify(build(name, image=32, classes=10, drop_path=0.1, **(options or {})))
+        .to(device)
+        .train()
         for _ in range(seeds)
     ]
     steps = COUNT // batch
@@ -55,13 +65,13 @@ def step(name: str, batch: int, seeds: int, device: str) -> Callable[[], None]:
     )
     if seeds == 1:
         working: Step = Step(
-            made[0], optimiser(made[0], recipe), data, recipe,
+            made[0], optimiser(made[0], chosen), data, chosen,
             batch=batch, seed=0, precision=precision, processes=Processes(), compile=compile,
         )  # fmt: skip
     else:
-        stack = Stack(made, recipe, torch.zeros(2, 3, 32, 32), torch.full((2, 10), 0.1)).to(device)
+        stack = Stack(made, chosen, torch.zeros(2, 3, 32, 32), torch.full((2, 10), 0.1)).to(device)
         working = StackedStep(
-            stack, stack.optimiser(recipe), data, recipe,
+            stack, stack.optimiser(chosen), data, chosen,
             batch=batch, seeds=range(seeds), precision=precision, compile=compile,
         )  # fmt: skip
     count = iter(range(1 << 40))
