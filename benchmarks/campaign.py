@@ -250,13 +250,14 @@ def run(given: argparse.Namespace, cells: Sequence[Cell], root: Path, scale: Sca
     training = [["--train", part] for part in given.part]
     measuring = [["--worker", str(number)] for number in range(1, given.workers + 1)]
     working = []
+    first = training[:1] if given.in_order else training
     for role in training + measuring:
         name = "-".join(role).strip("-").replace(":", "-").replace(",", "-")
         with (given.out / f"{name}.log").open("ab") as log:
             working.append(
                 subprocess.Popen(
                     [*command, *role, "--deadline", str(deadline)],
-                    env=environment if role in training else low,
+                    env=environment if role in first else low,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=given.cwd,
@@ -302,6 +303,9 @@ def main() -> None:
     parser.add_argument("--to", type=Path)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=6, help="processes that measure")
+    parser.add_argument(
+        "--in-order", action="store_true", help="the first part has priority on the GPU"
+    )
     parser.add_argument("--toy", action="store_true", help="a few images and epochs")
     parser.add_argument("--train", help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
