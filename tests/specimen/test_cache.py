@@ -80,6 +80,26 @@ def test_a_second_model_of_a_structure_uses_the_cache_and_its_own_weights(
     assert len(reads) == 1
 
 
+def test_parameters_of_a_second_model_are_in_the_order_of_the_first(
+    reads: list[nn.Module],
+) -> None:
+    """Random directions, such as Lanczos begins with, must not depend on what was opened before."""
+
+    def order(model: nn.Module) -> list[str]:
+        return [name for name, _ in vitreous.open(model, image=16).named_parameters()]
+
+    tied = settled(Transformer(Block(), Block(), cls=True))
+    part(tied, "blocks.1.norm1").weight = part(tied, "blocks.0.norm2").weight
+    spare = vit(2)
+    part(spare, "blocks.1").extra = nn.Parameter(torch.zeros(3))  # nothing reads it
+    for model in (vit(2), tied, spare, settled(Convolutional(Residual(), Residual()))):
+        reads.clear()
+        cache._entries.clear()
+        first, second = order(model), order(copy.deepcopy(model))
+        assert len(reads) == 1
+        assert first == second
+
+
 def test_running_statistics_are_those_of_the_model(reads: list[nn.Module]) -> None:
     first, second = settled(Convolutional(Residual())), settled(Convolutional(Residual()))
     part(second, "blocks.0.bn1").running_mean.add_(1)

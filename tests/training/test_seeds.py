@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from vitreous import recipes
 from vitreous.config import Augment, Recipe
@@ -19,7 +18,6 @@ from vitreous.errors import VitreousError
 from vitreous.storage.run_folder import Run
 from vitreous.training.loop import train
 from vitreous.training.seeds import StackedTrainer, train_seeds
-from vitreous.training.stack import PatchProjection, cuts_patches
 
 SEEDS = (3, 0, 7)
 
@@ -157,32 +155,3 @@ def test_seeds_have_to_differ(data: tuple[Dataset, Dataset]) -> None:
     for wrong in ((), (1, 1)):
         with pytest.raises(VitreousError, match="different whole numbers"):
             train_seeds("vit_nano", data[0], recipe(), test=data[1], seeds=wrong, **options())
-
-
-@pytest.mark.parametrize(("side", "bias"), [((12, 16), True), ((13, 18), False)])
-def test_patches_are_projected_by_a_product_that_equals_the_convolution(
-    side: tuple[int, int], bias: bool
-) -> None:
-    conv = nn.Conv2d(3, 5, 4, stride=4, bias=bias).double()
-    images = torch.randn(2, 3, *side, dtype=torch.float64)
-    ours = PatchProjection.like(conv).double()
-    ours.load_state_dict(conv.state_dict())
-    torch.testing.assert_close(ours(images), conv(images), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("conv", "cuts"),
-    [
-        (nn.Conv2d(3, 5, 4, stride=4), True),
-        (nn.Conv2d(3, 5, (2, 4), stride=(2, 4)), True),
-        (nn.Conv2d(3, 5, 3, stride=1, padding=1), False),
-        (nn.Conv2d(3, 5, 4, stride=2), False),
-        (nn.Conv2d(3, 5, 4, stride=4, padding=2), False),
-        (nn.Conv2d(3, 6, 4, stride=4, groups=3), False),
-        (nn.Conv2d(3, 5, 2, stride=2, dilation=2), False),
-    ],
-)
-def test_only_convolutions_over_separate_patches_become_products(
-    conv: nn.Conv2d, cuts: bool
-) -> None:
-    assert cuts_patches(conv) == cuts

@@ -9,13 +9,13 @@ types) is not cached.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from hashlib import sha256
 from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -40,6 +40,8 @@ class Entry(NamedTuple):
     """A cached graph without the weights of the model it was read from."""
 
     graph: fx.Graph
+    parameters: tuple[str, ...]
+    """In the order of the graph module, which random directions depend on."""
     constants: dict[str, Tensor]
     anatomy: Anatomy
     wiring: dict[str, Wiring]
@@ -59,7 +61,9 @@ def recall(key: Hashable | None, model: nn.Module) -> Parts | None:
         for target in _targets(entry.graph)
     }
     graph, _ = copy_nodes(entry.graph)
-    return Compiled(tensors, graph), entry.anatomy, entry.wiring
+    module = Compiled(tensors, graph)
+    _put_in_order(module, entry.parameters)
+    return module, entry.anatomy, entry.wiring
 
 
 def remember(key: Hashable | None, model: nn.Module, parts: Parts) -> None:
@@ -68,10 +72,23 @@ def remember(key: Hashable | None, model: nn.Module, parts: Parts) -> None:
         return
     module, anatomy, wiring = parts
     weights = {name for name, _ in _tensors(model)}
-    constants = {t: attribute(module, t) for t in _targets(module.graph) - weights}
-    _entries[key] = Entry(copy_nodes(module.graph)[0], constants, anatomy, wiring)
+    targets = _targets(module.graph)
+    constants = {t: attribute(module, t) for t in targets - weights}
+    parameters = tuple(name for name, _ in module.named_parameters() if name in targets)
+    _entries[key] = Entry(copy_nodes(module.graph)[0], parameters, constants, anatomy, wiring)
     while len(_entries) > CAPACITY:
         _entries.popitem(last=False)
+
+
+def _put_in_order(module: nn.Module, parameters: Iterable[str]) -> None:
+    """Make `named_parameters` list these parameters in this order; fx sorts them by depth."""
+    for name in parameters:
+        *path, leaf = name.split(".")
+        owner = module
+        for part in path:
+            owner._modules[part] = child = cast(nn.Module, owner._modules.pop(part))
+            owner = child
+        owner._parameters[leaf] = owner._parameters.pop(leaf)
 
 
 def _targets(graph: fx.Graph) -> set[str]:

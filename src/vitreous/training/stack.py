@@ -21,7 +21,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -68,29 +68,6 @@ class MaskedPath(nn.Module):
         mask = self.masks[self.call].view(-1, *[1] * (x.ndim - 1)).to(x.dtype)
         self.call = (self.call + 1) % self.calls  # 0 again at the end of the pass
         return x * mask
-
-
-class PatchProjection(nn.Conv2d):
-    """A convolution over patches that do not overlap, computed as a matrix product.
-
-    vmap makes the convolutions of all seeds one grouped convolution, which GPUs are slow at.
-    """
-
-    @classmethod
-    def like(cls, conv: nn.Conv2d) -> PatchProjection:
-        """A convolution of the same shape; `functional_call` gives it its weights."""
-        return cls(
-            conv.in_channels, conv.out_channels, cast(Any, conv.kernel_size),
-            cast(Any, conv.stride), bias=conv.bias is not None,
-        )  # fmt: skip
-
-    def forward(self, images: Tensor) -> Tensor:
-        height, width = self.kernel_size[0], self.kernel_size[1]
-        down, across = images.shape[-2] // height, images.shape[-1] // width
-        whole = images[..., : down * height, : across * width]
-        cut = whole.unflatten(-1, (across, width)).unflatten(-3, (down, height))
-        patches = cut.permute(0, 2, 4, 1, 3, 5).flatten(3)
-        return F.linear(patches, self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
 
 
 class Stack(nn.Module):
@@ -229,25 +206,12 @@ def _fixed_tensors(objective: nn.Module, trained: dict[str, nn.Parameter]) -> di
 
 
 def _template(objective: Objective, drawn: list[DropPathCall]) -> Objective:
-    """A copy in which drop path takes masks from outside and patches are projected by a product."""
+    """A copy of the objective in which drop path takes its masks from outside."""
     template = copy.deepcopy(objective).train()
     paths = [path for path, _, _ in drawn]
     for path in dict.fromkeys(paths):
         template.set_submodule(path, MaskedPath(paths.count(path)))
-    for path, module in list(template.named_modules()):
-        if type(module) is nn.Conv2d and cuts_patches(module):
-            template.set_submodule(path, PatchProjection.like(module))
     return template
-
-
-def cuts_patches(conv: nn.Conv2d) -> bool:
-    """Whether every pixel enters exactly one output, so that images can be cut into patches."""
-    return (
-        tuple(conv.kernel_size) == tuple(conv.stride)
-        and conv.padding in (0, (0, 0), "valid")
-        and tuple(conv.dilation) == (1, 1)
-        and conv.groups == 1
-    )
 
 
 def drop_path_calls(objective: Objective, images: Tensor, targets: Tensor) -> list[DropPathCall]:
