@@ -35,7 +35,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
 from vitreous.random_numbers import derive_seed
-from vitreous.training.evaluate import autocast
+from vitreous.training.evaluate import autocast, trained_attention
 from vitreous.training.objectives import Objective
 from vitreous.training.optim import optimiser_of_groups, undecayed
 from vitreous.training.step import Step
@@ -358,7 +358,7 @@ class StackedStep(Step):
 
     def loss(self, images: Tensor, targets: Tensor) -> Tensor:
         masks = self.stack.draw_masks(self.batch_per_seed, self.model_generators)
-        with autocast(self.device, self.precision), folded_attention():
+        with autocast(self.device, self.precision), trained_attention(), folded_attention():
             return self.objective(images, targets, masks)
 
     def clip(self) -> Tensor:

@@ -22,7 +22,7 @@ from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset
 from vitreous.distributed import Processes
 from vitreous.random_numbers import derive_seed, torch_generator
-from vitreous.training.evaluate import autocast
+from vitreous.training.evaluate import autocast, trained_attention
 from vitreous.training.optim import clip_gradients, sam_perturbation
 
 log = logging.getLogger("vitreous")
@@ -179,7 +179,7 @@ class Step:
         return loss.detach()
 
     def loss(self, images: Tensor, targets: Tensor) -> Tensor:
-        with autocast(self.device, self.precision):
+        with autocast(self.device, self.precision), trained_attention():
             return self.objective(images, targets)
 
     def clip(self) -> Tensor:
