@@ -1,16 +1,19 @@
 """The reproduction on real images, in parts that each fit one GPU for half an hour.
 
     python benchmarks/campaign.py run --part 1 --minutes 25 --data data/cifar10 --out campaign
-    python benchmarks/campaign.py run --part 1:1,2 --part 2:0 --minutes 25 --data data/cifar10
+    python benchmarks/campaign.py run --slice 2 --part 1 --part 2:1 --part 2:2 --at-once 2 \\
+        --minutes 25 --data data/cifar10
     python benchmarks/campaign.py pack --part 1 --data data/cifar10 --out campaign --to packed
 
 `run` trains the seeds of one network in one step and measures what the claims of its slice read.
-`1:1,2` is part 1 with seeds 1 and 2 only; several parts train side by side, a process each (on an
-H200 three networks at once have 1.5 times the throughput of one, or as three stacked ViTs have).
-One process measures checkpoints while others are still to come, as long as training ends in time;
-the others begin when training is over. What matters most is measured first, and nothing is begun
-that would end after `--minutes`. It ends with `pack`: evidence without weights, and the final
-weights of every seed in half precision. Interrupted? Run the same command again: it resumes.
+`2:1,2` is part 2 with seeds 1 and 2 only. Parts wait in a queue: `--at-once` of them train side by
+side, a process each (on an H200 three networks at once have 1.5 times the throughput of one, or as
+three stacked ViTs have), and when one ends or fails, the next begins, unless too little time is
+left for it. One process measures checkpoints while others are still to come, as long as training
+ends in time; the others begin when training is over. What matters most is measured first, and
+nothing is begun that would end after `--minutes`. It ends with `pack`: evidence without weights,
+and the final weights of every seed in half precision. Interrupted? Run the same command again: it
+resumes.
 
 `--data` is how the names of the numpy files begin, as in `npz:data/cifar10`. The name that results
 carry is without the folder, so that parts from different machines can be put together.
@@ -30,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import torch
-from campaign_gpu import end_of, late, mps, remaining, training_progress
+from campaign_gpu import end_of, late, mps, remaining, time_to_train, training_progress
 from campaign_slices import MORE, SLICES, cells_of, network_of
 from campaign_toy import toy
 from safetensors.torch import save
@@ -85,6 +88,8 @@ HALVES = 15 << 20
 """Bytes of one file of weights."""
 ZOO = ("vit", "vit pool=gap", "resnet", "convit", "deit")
 """Networks whose final weights are kept."""
+TRAINING = "training"
+"""A file that is there as long as something trains, or waits to."""
 
 
 # --- training and measuring ---
@@ -141,11 +146,12 @@ def measure(
     if device != "cpu" and torch.cuda.is_available():
         torch.ones(8, device="cuda").sum().item()
     while True:
-        training = not all(is_trained(cell.key, root) for cell in cells)
-        deadline = end_of(cells, root, planned)
+        training = (root.parent / TRAINING).exists()
+        deadline = planned if training else end_of(cells, root, planned)
         todo = [each for _, each in pending_jobs(cells, root, scale)]
         todo = [each for each in todo if (evidence_folder(each[0], root), each[1]) not in failed]
-        if not todo or (time.time() > deadline and not training):
+        possible = [each for each in todo if training or ready(each[0], root, each[1])]
+        if not possible or (time.time() > deadline and not training):
             return
         if training and (not early or late(cells, root, deadline)):
             time.sleep(2)
@@ -237,47 +243,63 @@ def _sizes(paths: Sequence[Path]) -> str:
 # --- several processes ---
 
 
-def run(given: argparse.Namespace, cells: Sequence[Cell], root: Path, scale: Scale) -> None:
-    """Start the processes, say every ten seconds how it goes, and pack at the end."""
+def run(given: argparse.Namespace, parts: dict[str, list[Cell]], root: Path, scale: Scale) -> None:
+    """Work off the queue of trainings, say every ten seconds how it goes, and pack at the end."""
     began = time.time()
     deadline = began + 60 * given.minutes
+    cells = [cell for each in parts.values() for cell in each]
     shared = mps(given.out) if given.device != "cpu" and torch.cuda.is_available() else {}
     print(f"processes share the GPU through MPS: {bool(shared)}", flush=True)
+    waiting = list(parts)
+    (given.out / TRAINING).touch()
+    measuring = [_start(given, shared, deadline, "--worker", n + 1) for n in range(given.workers)]
+    training: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        while waiting or any(each.poll() is None for each in [*training.values(), *measuring]):
+            training = {part: each for part, each in training.items() if each.poll() is None}
+            while waiting and len(training) < given.at_once:
+                part = waiting.pop(0)
+                together = [cell for each in (*training, part) for cell in parts[each]]
+                if time.time() + time_to_train(together, root) < deadline:
+                    training[part] = _start(given, shared, deadline, "--train", part)
+                else:
+                    print(f"part {part} is left out: too little time", flush=True)
+            if not training:
+                (given.out / TRAINING).unlink(missing_ok=True)
+                if time.time() > end_of(cells, root, deadline) + 15:
+                    break
+            time.sleep(10 if given.device != "cpu" else 2)
+            print(status(cells, root, scale, began, deadline), flush=True)
+    finally:
+        for each in [*training.values(), *measuring]:
+            if each.poll() is None:
+                each.terminate()
+        for each in [*training.values(), *measuring]:
+            each.wait(timeout=60)
+    for failure in sorted((root / "failed").glob("*.txt")):
+        print(f"{failure.stem} failed: {failure.read_text().strip()}")
+    pack(cells, root, given.to or given.out / "packed")
+    (given.out / "done").write_text("done\n")
+
+
+def _start(
+    given: argparse.Namespace, shared: dict[str, str], deadline: float, role: str, which: str | int
+) -> subprocess.Popen[bytes]:
+    """Start a process that trains a part, or measures; where trainings share the GPU, it yields."""
     command = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
     command[2] = "work"
     environment = {**os.environ, **shared, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    low = {**environment, "CUDA_MPS_CLIENT_PRIORITY": "1"}
-    training = [["--train", part] for part in given.part]
-    measuring = [["--worker", str(number)] for number in range(1, given.workers + 1)]
-    working = []
-    first = training[:1] if given.in_order else training
-    for role in training + measuring:
-        name = "-".join(role).strip("-").replace(":", "-").replace(",", "-")
-        with (given.out / f"{name}.log").open("ab") as log:
-            working.append(
-                subprocess.Popen(
-                    [*command, *role, "--deadline", str(deadline)],
-                    env=environment if role in first else low,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    cwd=given.cwd,
-                )
-            )
-    try:
-        while any(each.poll() is None for each in working):
-            time.sleep(10 if given.device != "cpu" else 2)
-            print(status(cells, root, scale, began, deadline), flush=True)
-            over = time.time() > end_of(cells, root, deadline) + 15
-            if over and all(is_trained(cell.key, root) for cell in cells):
-                break
-    finally:
-        for each in working:
-            if each.poll() is None:
-                each.terminate()
-        for each in working:
-            each.wait(timeout=60)
-    pack(cells, root, given.to or given.out / "packed")
-    (given.out / "done").write_text("done\n")
+    if role == "--worker":
+        environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
+    name = f"{role.strip('-')}-{which}".replace(":", "-").replace(",", "-")
+    with (given.out / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            [*command, role, str(which), "--deadline", str(deadline)],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=given.cwd,
+        )
 
 
 def status(cells: Sequence[Cell], root: Path, scale: Scale, began: float, deadline: float) -> str:
@@ -303,9 +325,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=6, help="processes that measure")
-    parser.add_argument(
-        "--in-order", action="store_true", help="the first part has priority on the GPU"
-    )
+    parser.add_argument("--at-once", type=int, default=2, help="parts that train side by side")
     parser.add_argument("--toy", action="store_true", help="a few images and epochs")
     parser.add_argument("--train", help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
@@ -323,7 +343,7 @@ def main() -> None:
     cells, root = [cell for each in parts.values() for cell in each], given.out / "study"
     check_settings(root, {"data": name, "scale": scale.name, "image": None})
     if given.what == "run":
-        run(given, cells, root, scale)
+        run(given, parts, root, scale)
     elif given.what == "pack":
         pack(cells, root, given.to or given.out / "packed")
     elif given.what == "list":

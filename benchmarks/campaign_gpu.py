@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
@@ -23,14 +24,35 @@ RESERVE = 150.0
 """Seconds that are kept for measuring after training: nobody measures while training is late."""
 AFTER = 60.0
 """Seconds for measuring where training itself ends too late."""
+STILL = 180.0
+"""Seconds without a new epoch after which a training is taken to have failed."""
+COMPILING = 70.0
+"""Seconds before the first step."""
+RATE = 44_000
+"""Images a second of small transformers, three stacked or several side by side, whole steps."""
+FULL = 50_000
+"""Images of CIFAR-10."""
 
 
 def end_of(cells: Sequence[Cell], root: Path, deadline: float) -> float:
     """When measuring ends: at the deadline, or a little after training that ended too late."""
     ends = [root / TRAININGS / cell.key / "weights" / "final.safetensors" for cell in cells]
-    if not all(path.is_file() for path in ends):
-        return deadline
-    return max(deadline, max(path.stat().st_mtime for path in ends) + AFTER)
+    times = [path.stat().st_mtime for path in ends if path.is_file()]
+    return max([deadline, *(time + AFTER for time in times)])
+
+
+def time_to_train(cells: Sequence[Cell], root: Path) -> float:
+    """Seconds until all of these are trained, side by side or one after the other."""
+    images = 0.0
+    for cell in cells:
+        assert cell.training is not None
+        count = round(FULL * cell.training.images.fraction)
+        steps, batch = steps_of(count, cell.training.recipe)
+        done = 0
+        with suppress(VitreousError, OSError, IndexError):
+            done = Run(root / TRAININGS / cell.key).records()[-1]["step"]
+        images += (schedule(cell.training.recipe, steps).steps - done) * batch
+    return COMPILING + images / RATE
 
 
 def late(cells: Sequence[Cell], root: Path, deadline: float) -> bool:
@@ -60,6 +82,8 @@ def remaining(cells: Sequence[Cell], root: Path) -> float | None:
         assert cell.training is not None
         run = Run(root / TRAININGS / cell.key)
         try:
+            if time.time() - (run.folder / "metrics.jsonl").stat().st_mtime > STILL:
+                continue
             records = run.records()
             count = int(run.identity["data"]["images"])
         except (VitreousError, OSError, ValueError):

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZipFile
 
+from generate_verdicts import archives
 from PIL import Image
 
 from vitreous import claims
@@ -32,7 +33,6 @@ from vitreous.results import Result
 from vitreous.results.charts import chart_png
 
 ROOT = Path(__file__).resolve().parents[1]
-EVIDENCE = ROOT / "results" / "cifar10-reproduction-2026-11-18.zip"
 FOLDER = ROOT / "docs" / "gallery"
 LARGEST = 150_000
 """Bytes of a figure."""
@@ -309,7 +309,8 @@ def page() -> str:
 def main(names: list[str]) -> None:
     FOLDER.mkdir(exist_ok=True)
     with TemporaryDirectory() as folder:
-        ZipFile(EVIDENCE).extractall(folder)
+        for archive in archives("cifar10-reproduction"):
+            ZipFile(archive).extractall(folder)
         files = evidence(Path(folder))
         for figure in FIGURES:
             if not names or figure.result in names:

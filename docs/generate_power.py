@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import isfinite, isnan
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
-from zipfile import ZipFile
 
 import numpy as np
+from generate_verdicts import HOW, verdicts
 
 from vitreous import claims
 from vitreous.claims.book import Claim
 from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import EMBEDDED, Query, Scale
-from vitreous.claims.loading import load_evidence
 from vitreous.claims.power import (
     assumed_truth,
     detectable_effect,
@@ -31,7 +29,7 @@ from vitreous.claims.power import (
 )
 from vitreous.claims.quantity import FewUnits
 from vitreous.claims.statistics import variances_of_mean
-from vitreous.claims.verdicts import ENOUGH_SEEDS, Verdict, judge
+from vitreous.claims.verdicts import ENOUGH_SEEDS, Verdict
 from vitreous.commands.claim_tables import short_number
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,10 +91,8 @@ class Spread(NamedTuple):
 
 def kept_verdicts() -> Iterator[Verdict]:
     """On all evidence that is kept."""
-    for path in sorted((ROOT / "results").glob("*.zip")):
-        with TemporaryDirectory() as folder:
-            ZipFile(path).extractall(folder)
-            yield from judge(load_evidence(Path(folder), approximate=True), claims.every_claim())
+    for name in HOW:
+        yield from verdicts(name)[0]
 
 
 def spreads(verdicts: Iterable[Verdict]) -> dict[str, Spread]:

@@ -3,10 +3,11 @@ summary of each.
 
     python docs/generate_verdicts.py
 
-What was measured is in `results/NAME.zip`, a folder that `vitreous claims judge` reads once it is
-unpacked. From it come `NAME.csv` (every part of every claim), `NAME.html` (the page) and `NAME.md`
-(a row for each claim that could be judged). A test compares the first and the last with what this
-file would write, so a change of a claim shows in its verdicts."""
+The evidence of a study is in `results/NAME.zip`, or in several archives `results/NAME-DATE.zip`;
+`vitreous unpack` puts them into one folder, which `vitreous claims judge` reads. From it come
+`NAME.csv` (every part of every claim), `NAME.html` (the page) and `NAME.md` (a row for each claim
+that could be judged). A test compares the first and the last with what this file would write, so a
+change of a claim shows in its verdicts."""
 
 from __future__ import annotations
 
@@ -45,12 +46,14 @@ nothing else on the machine; exact properties on a CPU. The intervals are over t
 batches: what another seed would give is not in them. The manual discusses
 [what it means](../docs/explanation/reproduction.md).
 """,
-    "cifar10-reproduction-2026-11-18": """# Findings judged on CIFAR-10, Park and Kim's recipe
+    "cifar10-reproduction": """# Findings judged on CIFAR-10, Park and Kim's recipe
 
 The first part of the reproduction: ViT-Ti/4 with a class token (seeds 0, 1, 2: 91.17, 90.59 and
 90.88 % of the test images right) and ResNet-18 (94.96, 95.00 and 95.32 %), `hdv_cifar` exactly
 (batch 96, 5 + 300 epochs), on one H200. Measured before training, after warm-up, after a third and
-two thirds, and at the end. Missing are the Hessians of ResNet-18 after two thirds, at the end and
+two thirds, and at the end. And DeiT-Ti/4, seed 0 (86.51 %), with d'Ascoli et al.'s recipe (batch
+256, 300 epochs, learning rate 1e-3), measured before training and at the end. Missing are the
+Hessians of ResNet-18 after two thirds, at the end and
 without augmentation (all seeds), and that of ViT seed 2 after a third: the weights are gone, so
 they need a new training. Receptive fields, landscape and linear probes of ViT seed 0 were measured
 again, at the end from `zoo:vit_ti_4`, whose weights are rounded to bfloat16: that moves receptive
@@ -74,10 +77,16 @@ WITHOUT_REPLICATES = ("cifar10-zoo-2026-11-16",)
 """Studies of version 0.1, whose results have intervals only."""
 
 
+def archives(name: str) -> list[Path]:
+    """The archives with the evidence of a study, oldest first."""
+    return sorted(RESULTS.glob(f"{name}*.zip"))
+
+
 def verdicts(name: str) -> tuple[list[Verdict], Judgement]:
     """On what is kept of a study."""
     with TemporaryDirectory() as folder:
-        ZipFile(RESULTS / f"{name}.zip").extractall(folder)
+        for archive in archives(name):
+            ZipFile(archive).extractall(folder)
         evidence = load_evidence(Path(folder), approximate=name in WITHOUT_REPLICATES)
         evidence.options = evidence.options.partition(" --out")[0]  # which is a folder of today
         found = judge(evidence, claims.every_claim())
@@ -118,12 +127,13 @@ def row(verdict: Verdict) -> str:
 
 
 def main() -> None:
-    for path in sorted(RESULTS.glob("*.zip")):
-        found, judgement = verdicts(path.stem)
+    for name in HOW:
+        found, judgement = verdicts(name)
+        path = RESULTS / f"{name}.html"
         path.with_suffix(".csv").write_text(verdicts_csv(found), encoding="utf-8")
-        path.with_suffix(".md").write_text(summary(path.stem, found), encoding="utf-8")
-        write(Inspection({}), path.with_suffix(".html"), judgement=judgement)
-        print(path.stem, {each: sum(v.outcome == each for v in found) for each in OUTCOMES})
+        path.with_suffix(".md").write_text(summary(name, found), encoding="utf-8")
+        write(Inspection({}), path, judgement=judgement)
+        print(name, {each: sum(v.outcome == each for v in found) for each in OUTCOMES})
 
 
 if __name__ == "__main__":

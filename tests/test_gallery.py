@@ -41,7 +41,7 @@ def test_every_figure_has_a_command_that_exists() -> None:
 
 
 def test_the_readme_counts_what_the_evidence_gives() -> None:
-    table = DOCS.parent / "results" / "cifar10-reproduction-2026-11-18.csv"
+    table = DOCS.parent / "results" / "cifar10-reproduction.csv"
     with table.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["role"] == "main" and row["value"]]
     verdicts = Counter(row["verdict"] for row in rows)

@@ -17,23 +17,26 @@ from vitreous.commands.judge import verdicts_csv
 
 NUMBERS = ("value", "low", "high", "threshold", "untrained")
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = sorted((ROOT / "results").glob("*.zip"))
+RESULTS = ROOT / "results"
+KEPT = sorted(generator("verdicts").HOW)
+"""The names of the studies."""
 
 
 @cache
-def verdicts(path: Path) -> list[Verdict]:
-    found: list[Verdict] = generator("verdicts").verdicts(path.stem)[0]
+def verdicts(name: str) -> list[Verdict]:
+    found: list[Verdict] = generator("verdicts").verdicts(name)[0]
     return found
 
 
-def test_something_is_kept() -> None:
-    assert "cifar10-zoo-2026-11-16" in [path.stem for path in KEPT]
+def test_every_archive_belongs_to_one_study() -> None:
+    found = [path for name in KEPT for path in generator("verdicts").archives(name)]
+    assert sorted(found) == sorted(RESULTS.glob("*.zip"))
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_the_table_is_what_the_evidence_gives(path: Path) -> None:
-    kept = list(csv.DictReader(StringIO(path.with_suffix(".csv").read_text(encoding="utf-8"))))
-    now = list(csv.DictReader(StringIO(verdicts_csv(verdicts(path)))))
+@pytest.mark.parametrize("name", KEPT)
+def test_the_table_is_what_the_evidence_gives(name: str) -> None:
+    kept = list(csv.DictReader(StringIO((RESULTS / f"{name}.csv").read_text(encoding="utf-8"))))
+    now = list(csv.DictReader(StringIO(verdicts_csv(verdicts(name)))))
     assert [list(row) for row in kept[:1]] == [list(row) for row in now[:1]], "other columns"
     assert [(row["claim"], row["effect"]) for row in kept] == [
         (row["claim"], row["effect"]) for row in now
@@ -48,29 +51,30 @@ def test_the_table_is_what_the_evidence_gives(path: Path) -> None:
                 assert other[column] == value, (one["claim"], column)
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_the_summary_is_what_the_evidence_gives(path: Path) -> None:
-    said = generator("verdicts").summary(path.stem, verdicts(path))
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == said, (
+@pytest.mark.parametrize("name", KEPT)
+def test_the_summary_is_what_the_evidence_gives(name: str) -> None:
+    said = generator("verdicts").summary(name, verdicts(name))
+    assert (RESULTS / f"{name}.md").read_text(encoding="utf-8") == said, (
         "run docs/generate_verdicts.py"
     )
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_the_manual_mentions_every_opposite_or_absent_effect(path: Path) -> None:
+@pytest.mark.parametrize("name", KEPT)
+def test_the_manual_mentions_every_opposite_or_absent_effect(name: str) -> None:
     manual = (ROOT / "docs" / "explanation" / "reproduction.md").read_text(encoding="utf-8")
-    _, _, section = manual.partition(f"(../../results/{path.stem}.csv)")
+    _, _, section = manual.partition(f"(../../results/{name}.csv)")
     section = section.partition("\n## ")[0]
     assert section
-    for verdict in verdicts(path):
+    for verdict in verdicts(name):
         if verdict.outcome in ("opposite", "no effect"):
             assert verdict.claim.id in section, verdict.outcome
 
 
 def test_the_manual_has_every_accuracy_of_the_reproduction() -> None:
-    (path,) = (path for path in KEPT if path.stem.startswith("cifar10-reproduction"))
-    with ZipFile(path) as archive:
-        trainings = list(csv.DictReader(StringIO(archive.read("trainings.csv").decode())))
+    trainings = []
+    for path in generator("verdicts").archives("cifar10-reproduction"):
+        with ZipFile(path) as archive:
+            trainings += csv.DictReader(StringIO(archive.read("trainings.csv").decode()))
     manual = (ROOT / "docs" / "explanation" / "reproduction.md").read_text(encoding="utf-8")
     for network, name, least in (("resnet_18", "ResNet-18", 0.945), ("vit_ti", "ViT-Ti/4", 0.9)):
         own = sorted((each for each in trainings if each["network"] == network), key=_seed)
@@ -90,7 +94,7 @@ def _seed(training: dict[str, str]) -> int:
 
 def test_the_page_on_power_is_what_the_evidence_gives() -> None:
     """Every claim has its row; the numbers are those of today."""
-    every = [verdict for path in KEPT for verdict in verdicts(path)]
+    every = [verdict for name in KEPT for verdict in verdicts(name)]
     page = generator("power").page(every)
     kept = (ROOT / "docs" / "reference" / "power.md").read_text(encoding="utf-8")
     assert kept == page, "run docs/generate_power.py"
