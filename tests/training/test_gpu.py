@@ -10,6 +10,7 @@ import torch
 
 from training.toy import RECIPE, go, images
 from vitreous.distributed import Processes
+from vitreous.training.evaluate import trained_attention
 from vitreous.training.objectives import Classify
 from vitreous.training.optim import optimiser
 from vitreous.training.step import Step, order
@@ -49,3 +50,23 @@ def test_a_recorded_step_is_the_step() -> None:
 def test_training_on_the_gpu(tmp_path: Path) -> None:
     trained = go(tmp_path, RECIPE.but(epochs=12, ema=None), device="cuda", compile=False)
     assert trained.records[-1]["test_nll"] < trained.records[0]["test_nll"]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("tokens", [64, 65, 192])
+def test_gradients_of_attention_are_finite_where_all_scores_are_low(
+    tokens: int, masked: bool
+) -> None:
+    """By cuDNN the queries' gradient is NaN for 64 and 192 tokens, with a mask at least."""
+    width, score = 48, -120.0
+    query, key, value = (
+        torch.randn(2, 4, tokens, width, device="cuda", dtype=torch.bfloat16) for _ in range(3)
+    )
+    query, key = query * 0.1, key * 0.1
+    query[..., 0], key[..., 0] = 1.0, score * width**0.5
+    given = [tensor.requires_grad_() for tensor in (query, key, value)]
+    mask = torch.ones(tokens, tokens, dtype=torch.bool, device="cuda") if masked else None
+    with trained_attention():
+        attended = torch.nn.functional.scaled_dot_product_attention(*given, attn_mask=mask)
+    gradients = torch.autograd.grad(attended.float().square().sum(), given)
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)
