@@ -25,7 +25,7 @@ def toy(scale: Scale) -> Scale:
         builds=builds,
         last_units={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
         recipe=scale.recipe.but(**short),
-        images=replace(scale.images, size=64, test_size=64),
+        images=replace(scale.images, size=512, test_size=64),
         image_counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)
         | dict.fromkeys(("occlusion", "linear_probe", "lesion", "band_noise"), 32),
         measurement_options={
