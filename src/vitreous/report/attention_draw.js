@@ -89,7 +89,7 @@ class Multiples {
     this.step = [this.w + this.gap, this.h + this.gap + (this.across ? this.top : 0)];
     this.beside = this.across ? Math.max(1, Math.min(this.rows, Math.floor(width / this.step[0]))) : this.columns;
     this.width = this.left + this.beside * this.step[0];
-    this.height = (this.across ? 0 : this.top) + (this.across ? Math.ceil(this.rows / this.beside) : this.rows) * this.step[1];
+    this.height = this.across ? Math.ceil(this.rows / this.beside) * this.step[1] : this.top + this.rows * this.step[1];
   }
 
   corner(row, column) {

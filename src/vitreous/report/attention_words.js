@@ -14,7 +14,10 @@ function tokenNames(tokens) {
 /** A share as per cent with one decimal. */
 function percent(share) {
   const value = 100 * share;
-  return `${value === 0 ? "0" : value < 0.05 ? "< 0.1" : value >= 99.95 ? value.toFixed(0) : value.toFixed(1)}\u00A0%`; // the sign stays on the line of its number
+  let shown = value.toFixed(1);
+  if (value === 0 || value >= 99.95) shown = value.toFixed(0);
+  else if (value < 0.05) shown = "< 0.1";
+  return `${shown}\u00A0%`; // the sign stays on the line of its number
 }
 
 const sum = (values) => values.reduce((a, b) => a + b, 0);
@@ -68,10 +71,10 @@ function describe(row, unit, cell, asking) {
   const cells = unit.keys.rows * unit.keys.columns;
   const place = placeName(found.at, unit, cell);
   const top = given > found.most ? `${itself(best)} (${percent(given)}), and among patches to ${place} (${percent(found.most)})` : `${place} (${percent(found.most)})`;
-  const whole = sum(found.tokens) < 0.05;
-  const half = `${found.half} of ${cells} patches ${found.half === 1 ? "gets" : "get"} half`;
+  const get = found.half === 1 ? "gets" : "get";
+  const half = sum(found.tokens) < 0.05 ? `${found.half} of ${cells} patches ${get} half of it` : `Of what patches get, ${found.half} of ${cells} ${get} half`;
   const far = found.distance === null ? "" : `; the mean distance is ${found.distance.toFixed(1)} patches`;
-  const spread = found.onGrid ? ` ${whole ? `${half} of it` : `Of what patches get, ${half.replace("patches ", "")}`}${far}.` : "";
+  const spread = found.onGrid ? ` ${half}${far}.` : "";
   const rest = given > 0.005 && given <= found.most ? ` ${capital(itself(best))} gets ${percent(given)}.` : "";
   return `${who} attends most to ${top}.${spread}${rest}`;
 }

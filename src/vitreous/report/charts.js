@@ -134,7 +134,8 @@ function linked(spec, isDark) {
 function arranged(spec, width, height) {
   const panels = spec.concat ?? [spec];
   const legend = { ...spec.config.legend, orient: "top", direction: "horizontal", offset: 8, columnPadding: 14 };
-  legend.layout = { top: { anchor: "start", direction: width < 760 ? "vertical" : "horizontal", margin: width < 760 ? 6 : 30, center: false } };
+  const beneath = width < 760 ? { direction: "vertical", margin: 6 } : { direction: "horizontal", margin: 30 };
+  legend.layout = { top: { anchor: "start", ...beneath, center: false } };
   spec.config = { ...spec.config, background: "transparent", padding: { left: 5, top: 5, bottom: 5, right: 18 }, legend }; // half of a last label
   const legends = labelled(spec, width, height > 0);
   if (!spec.concat) leaning(spec, width);
@@ -215,14 +216,17 @@ function cells(spec, panels, width, height) {
   const names = panels.flatMap((panel) => panel.encoding.y.sort.map((name) => String(name).length));
   const labels = Math.min(96, 8 + 6 * Math.max(...names));
   const fits = Math.floor(width / (labels + 30 + Math.max(count * 8, 110)));
-  const columns = spec.concat ? (height ? roomiest(panels.length, width, height - 44, 40, 1) : even(panels.length, fits)) : 1;
+  let columns = 1;
+  if (spec.concat) columns = height ? roomiest(panels.length, width, height - 44, 40, 1) : even(panels.length, fits);
   const rows = Math.ceil(panels.length / columns);
   /** Side of a cell that leaves this room beside and below each panel. */
   const side = (beside, below) => Math.min(28, (width / columns - beside - 24) / count, (height ? (height - 44) / rows - below : 560) / count);
   // closed cards show the names of columns, and then those of rows, only where they are legible
   const columnsNamed = !height || (!spec.concat && side(labels + 20, labels + 26) >= 11);
   const rowsNamed = columnsNamed || (!spec.concat && side(labels + 20, 26) >= 11);
-  const step = Math.max(1.2, rowsNamed ? side(labels + 20, !height ? 0 : columnsNamed ? labels + 26 : 26) : spec.concat ? side(4, 40) : side(24, 26));
+  let room = spec.concat ? [4, 40] : [24, 26]; // beside and below
+  if (rowsNamed) room = [labels + 20, columnsNamed ? labels + 26 : 26];
+  const step = Math.max(1.2, side(...room)); // an open card is as high as it likes, and `side` leaves out what is below
   for (const panel of panels) {
     [panel.width, panel.height] = [{ step }, { step }];
     if (step < 24 && panel.layer) panel.layer = panel.layer.filter((layer) => (layer.mark?.type ?? layer.mark) !== "text");

@@ -7,8 +7,9 @@ const $$ = (selector, home = document) => [...home.querySelectorAll(selector)];
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
+    const present = name.startsWith("aria-") ? "true" : "";
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== false && value != null) element.setAttribute(name, value === true ? (name.startsWith("aria-") ? "true" : "") : value);
+    else if (value !== false && value != null) element.setAttribute(name, value === true ? present : value);
   }
   element.append(...children);
   return element;

@@ -1,6 +1,7 @@
 // Tables: all rows, sorted and filtered; filled when their fold is opened.
 
 const PAGE = 40; // rows at a time
+const ORDERS = { 1: "ascending", "-1": "descending" };
 const tables = new Map(); // name → table
 
 /** Rows of a CSV file, as lists of texts. */
@@ -67,11 +68,12 @@ class Table {
     const rows = this.rows.filter((row) => here(row) && fits(row));
     if (!this.order) return rows;
     const [column, sign] = this.order;
-    const value = this.columns[column].numeric ? (row) => (row[column] === "" ? NaN : Number(row[column])) : (row) => row[column];
+    const number = (field) => (field === "" ? NaN : Number(field));
+    const value = this.columns[column].numeric ? number : String;
     return rows.sort((a, b) => {
-      const [x, y] = [value(a), value(b)];
+      const [x, y] = [value(a[column]), value(b[column])];
       if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y); // empty cells come last
-      return x < y ? -sign : x > y ? sign : 0;
+      return sign * ((x > y) - (x < y));
     });
   }
 
@@ -87,9 +89,10 @@ class Table {
     this.buttons[0].disabled = this.page === 0;
     this.buttons[1].disabled = this.page === pages - 1;
     const heads = this.columns.map(({ title, numeric }, i) => {
-      const sorted = this.order?.[0] === i ? (this.order[1] > 0 ? "ascending" : "descending") : "none";
+      const [by, direction] = this.order ?? [];
+      const sorted = by === i ? ORDERS[direction] : "none";
       const turn = () => {
-        this.order = sorted === "none" ? [i, 1] : sorted === "ascending" ? [i, -1] : null;
+        this.order = { none: [i, 1], ascending: [i, -1], descending: null }[sorted];
         this.draw();
         $(`th:nth-child(${i + 1}) button`, this.body).focus();
       };
