@@ -33,13 +33,13 @@ def pair_weights(
     ['vit (a)', 'vit (b)']
     """
     several = [weights] if isinstance(weights, (str, Path)) else weights
-    named = dict(several) if isinstance(several, Mapping) else _named_weights(names, several)
+    named = _named_weights(names, several)
     files = [] if isinstance(several, Mapping) else [str(each) for each in several]
     if named:
         for name in named:
             if name not in names:
                 raise UnknownName("model to load weights into", name, names)
-        pairs = [(i, str(named[name]) if name in named else None) for i, name in enumerate(names)]
+        pairs = [(i, file) for i, name in enumerate(names) for file in named.get(name, [None])]
     elif not files:
         pairs = [(i, None) for i in range(len(names))]
     elif len(names) == 1:
@@ -58,14 +58,18 @@ def pair_weights(
     ]
 
 
-def _named_weights(names: Sequence[str], given: Iterable[str | Path]) -> dict[str, str]:
-    """Files by model, if all are written `MODEL=FILE`; empty otherwise."""
-    files = {}
+def _named_weights(
+    names: Sequence[str], given: Iterable[str | Path] | Mapping[str, str | Path]
+) -> dict[str, list[str | None]]:
+    """Files by model, from a mapping or if all are written `MODEL=FILE`; empty otherwise."""
+    if isinstance(given, Mapping):
+        return {name: [str(file)] for name, file in given.items()}
+    files: dict[str, list[str | None]] = {}
     for each in map(str, given):
         name = next((name for name in names if name and each.startswith(f"{name}=")), None)
         if name is None:
             return {}
-        files[name] = each.removeprefix(f"{name}=")
+        files.setdefault(name, []).append(each.removeprefix(f"{name}="))
     return files
 
 

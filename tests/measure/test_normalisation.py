@@ -163,7 +163,7 @@ def test_a_grey_model_gets_the_mean_over_colours() -> None:
 def test_members_that_an_analysis_opens_itself() -> None:
     data = replace(images(mean=OWN[0], std=OWN[1]), labels=torch.full((12,), -1), classes=())
     bench = Bench(Setting(subjects({"m": Levels()}, image=64), data), 4, {})
-    assert [each.mean for each in Ensemble("tv:squeezenet1_1").further_members(bench)] == [OWN[0]]
+    assert [each.mean for each in Ensemble("tv:squeezenet1_1").further_models(bench)] == [OWN[0]]
 
 
 def test_the_users_normalisation_has_priority_over_timms() -> None:

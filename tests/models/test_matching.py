@@ -293,6 +293,7 @@ def test_checkpoints_that_do_not_fit_are_an_error_of_one_sentence(
         (["vit", "vit"], ["a.pth", "b.pth"], [("vit (a)", "a.pth"), ("vit (b)", "b.pth")]),
         (["vit", "cnn"], ["cnn=b.pth"], [("vit", None), ("cnn", "b.pth")]),
         (["vit", "cnn"], {"vit": "b.pth"}, [("vit", "b.pth"), ("cnn", None)]),
+        (["vit"], ["vit=a.pth", "vit=b.pth"], [("vit (a)", "a.pth"), ("vit (b)", "b.pth")]),
         (["vit"], ["a=1.pth"], [("vit", "a=1.pth")]),
         (["vit"], ["a.pth", "a.pth"], [("vit (a.pth)", "a.pth")] * 2),
     ],

@@ -29,7 +29,7 @@ from vitreous.errors import NoSuchPath, UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.results.files import CONTROL_FOLDER, INDEX_NAME, REMEDY, read_index
 from vitreous.results.stored import StoredResult
-from vitreous.results.weight_origin import untrained_words
+from vitreous.results.weight_origin import model_records, untrained_words
 from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
@@ -293,7 +293,7 @@ def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
     them as what they are.
     """
     reasons = _at_chance(results)
-    for name, record in _described_models(results).items():
+    for name, record in model_records(results):
         if "@" in name:
             continue
         if record.get("weights") == "untrained":

@@ -46,6 +46,13 @@ class Analysis(Measurement, ABC):
         """Return why the analysis does not suit a model, as a sentence; empty if it does."""
         return bench.setting.unmarkable(subject) if self.marked else ""
 
+    def further_models(self, bench: Bench) -> Sequence[Subject]:
+        """Return models that the result depends on without being about them.
+
+        One that was given, such as the model that others are compared with, is not analysed.
+        """
+        return ()
+
     @abstractmethod
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
         """Return names of the pieces, in order; they depend on options, model and images alone."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -35,6 +36,18 @@ class Bench:
     @property
     def seed(self) -> int:
         return self.setting.seed
+
+    def identity(self, further: Sequence[Subject] = ()) -> dict[str, Any]:
+        """What numbers depend on: these models and `further` ones, the images, and the seed."""
+        others = {split: data.fingerprint for split, data in self.splits.items()}
+        return {
+            "models": {
+                subject.name: {"fingerprint": subject.fingerprint, **subject.preprocessing}
+                for subject in (*self.setting.subjects, *further)
+            },
+            "data": {self.data.split: self.data.fingerprint, **others},
+            "seed": self.seed,
+        }
 
     def framed_for(self, subject: Subject) -> Bench:
         """The same bench with the images resized and cropped for this model."""

@@ -24,7 +24,7 @@ from vitreous.distributed import Processes, join_processes
 from vitreous.errors import UnknownName
 from vitreous.image_size import ImageSize
 from vitreous.interrupts import defer_interrupts
-from vitreous.measure.bench import Bench, Work
+from vitreous.measure.bench import Bench, PieceNumbers, Work
 from vitreous.measure.class_names import ClassNames
 from vitreous.measure.determinism import check_steady
 from vitreous.measure.inspection import Inspection, provenance
@@ -185,23 +185,15 @@ def analyse(
         models, image=image, pretrained=pretrained, weights=weights, preprocessing=preprocessing,
         classes=classes, device=choose_device(device), seed=seed,
     )  # fmt: skip
-    anatomies = {subject.name: subject.specimen.anatomy for subject in opened}
-    inspection = Inspection({}, {}, anatomies)
+    inspection = Inspection({}, {}, {each.name: each.specimen.anatomy for each in opened})
     for analysis in chosen:
         bench = _bench(analysis, opened, data, split, most, seed, skip_corrupt, batch)
-        candidates = bench.setting.subjects
-        reasons = {s.name: why for s in candidates if (why := analysis.unsuited(s, bench))}
-        if len(reasons) == len(opened):
-            inspection |= Inspection({}, {analysis.name: reasons})
-            continue
         folder = None if keep is None else Path(keep).expanduser() / analysis.name
-        with Partial(folder, _identity(analysis, bench)) as partial:
-            try:
-                result = _analyse(analysis, bench, partial, reasons)
-            except Interrupted as stop:
-                stop.inspection = inspection
-                raise
-        inspection |= Inspection({analysis.name: result})
+        try:
+            inspection |= _analyse(analysis, bench, folder)
+        except Interrupted as stop:
+            stop.inspection = inspection
+            raise
     return inspection
 
 
@@ -271,12 +263,31 @@ def _answer_probes(pass_: Pass, shards: Shards, seconds: float) -> Inspection:
     return Inspection(results, left_out, anatomies)
 
 
-def _analyse(
-    analysis: Analysis, bench: Bench, partial: Partial, reasons: Mapping[str, str]
-) -> Result:
+def _analyse(analysis: Analysis, bench: Bench, folder: Path | None) -> Inspection:
     """Run one analysis on the models that it suits."""
+    further = analysis.further_models(bench)
+    candidates = [s for s in bench.setting.subjects if s not in further]
+    reasons = {s.name: why for s in candidates if (why := analysis.unsuited(s, bench))}
+    suited = [s for s in candidates if s.name not in reasons]
+    if not suited:
+        return Inspection({}, {analysis.name: reasons})
     began = perf_counter()
-    suited = tuple(subject for subject in bench.setting.subjects if subject.name not in reasons)
+    for subject in further:
+        check_steady(subject, bench.framed_for(subject))
+    with Partial(folder, _identity(analysis, bench, further)) as partial:
+        numbers = _numbers(analysis, bench, suited, partial)
+        result = analysis.answer(numbers, suited, bench)
+    seconds = perf_counter() - began
+    complete = _with_provenance(
+        analysis, result, bench.setting, suited, len(bench.data), seconds, reasons, further
+    )
+    return Inspection({analysis.name: complete})
+
+
+def _numbers(
+    analysis: Analysis, bench: Bench, suited: Sequence[Subject], partial: Partial
+) -> PieceNumbers:
+    """Compute the pieces that are missing; return all."""
     pieces_of = {subject.name: list(analysis.pieces(subject, bench)) for subject in suited}
     keys = [_key(model, piece) for model, pieces in pieces_of.items() for piece in pieces]
     done = sum(key in partial.pieces for key in keys)
@@ -295,15 +306,10 @@ def _analyse(
     if not finished:
         what, done = f"pieces of {analysis.name}", sum(key in partial.pieces for key in keys)
         raise Interrupted(what, done, len(keys), partial.run is not None)
-    numbers = {
+    return {
         model: {piece: partial.pieces[_key(model, piece)] for piece in pieces}
         for model, pieces in pieces_of.items()
     }
-    result = analysis.answer(numbers, suited, bench)
-    seconds = perf_counter() - began
-    return _with_provenance(
-        analysis, result, bench.setting, suited, len(bench.data), seconds, reasons
-    )
 
 
 def _analyse_model(
@@ -341,10 +347,11 @@ def _with_provenance(
     images: int,
     seconds: float,
     reasons: Mapping[str, Any],
+    further: Sequence[Subject] = (),
 ) -> Result:
     """The result, with its provenance in `about`."""
     about = {
-        **provenance(setting, suited, images),
+        **provenance(setting, suited, images, further),
         **described(measurement),
         **result.about,
         "seconds": round(seconds, 2),
@@ -382,17 +389,11 @@ def _bench(
     return Bench(Setting(opened, chosen, seed), batch, others)
 
 
-def _identity(analysis: Analysis, bench: Bench) -> dict[str, Any]:
+def _identity(analysis: Analysis, bench: Bench, further: Sequence[Subject]) -> dict[str, Any]:
     """Everything that the numbers of a piece depend on."""
-    others = {split: data.fingerprint for split, data in bench.splits.items()}
     return {
         "vitreous": __version__,
         "analysis": analysis.name,
         **described(analysis),
-        "models": {
-            subject.name: {"fingerprint": subject.fingerprint, **subject.preprocessing}
-            for subject in bench.setting.subjects
-        },
-        "data": {bench.data.split: bench.data.fingerprint, **others},
-        "seed": bench.seed,
+        **bench.identity(further),
     }

@@ -35,6 +35,7 @@ from vitreous.storage.atomic_files import (
 from vitreous.storage.locks import hold_lock
 
 if TYPE_CHECKING:
+    from vitreous.data.dataset import Dataset
     from vitreous.measure.probe import Setting
     from vitreous.measure.subject import Subject
     from vitreous.results.latex import IntervalStyle
@@ -235,26 +236,22 @@ def _recorded_checkpoint(specimen: Specimen) -> dict[str, Any] | None:
     return {**values, "sentence": loaded.describe()}
 
 
-def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict[str, Any]:
-    """The provenance of a result, for its `about`: models, data, seed, versions and date."""
+def provenance(
+    setting: Setting, suited: Sequence[Subject], images: int, further: Sequence[Subject] = ()
+) -> dict[str, Any]:
+    """The provenance of a result, for its `about`: models, data, seed, versions and date.
+
+    `further` are models that the result depends on without being about them.
+    """
     data = setting.data
+    measured = {each.name for each in suited}
+    others = {each.name: each for each in (*setting.subjects, *further)}
     return {
-        "models": {
-            each.name: {
-                "fingerprint": each.fingerprint,
-                "weights": each.specimen.weights,
-                "checkpoint": _recorded_checkpoint(each.specimen),
-                "build": _recorded_build(each.specimen),
-                "image": list(each.specimen.anatomy.image),
-                "parameters": each.specimen.anatomy.parameters,
-                "edits": list(each.specimen.edits),
-                "mean": list(each.mean),
-                "std": list(each.std),
-                "normalised": each.normalised,
-                "framing": each.preprocessing.get("framing"),
-                "preprocessing": each.describe_preprocessing(data),
-            }
-            for each in suited
+        "models": {each.name: _recorded_model(each, data) for each in suited},
+        "others": {
+            name: _recorded_model(each, data)
+            for name, each in others.items()
+            if name not in measured
         },
         "beside": [each.name for each in setting.subjects],
         "units": {
@@ -271,6 +268,25 @@ def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict
         "versions": versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
+
+
+def _recorded_model(subject: Subject, data: Dataset) -> dict[str, Any]:
+    """Weights, size and preprocessing of a model."""
+    specimen = subject.specimen
+    return {
+        "fingerprint": subject.fingerprint,
+        "weights": specimen.weights,
+        "checkpoint": _recorded_checkpoint(specimen),
+        "build": _recorded_build(specimen),
+        "image": list(specimen.anatomy.image),
+        "parameters": specimen.anatomy.parameters,
+        "edits": list(specimen.edits),
+        "mean": list(subject.mean),
+        "std": list(subject.std),
+        "normalised": subject.normalised,
+        "framing": subject.preprocessing.get("framing"),
+        "preprocessing": subject.describe_preprocessing(data),
+    }
 
 
 def versions() -> dict[str, str]:

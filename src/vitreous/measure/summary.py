@@ -10,6 +10,7 @@ import pandas as pd
 
 from vitreous.errors import VitreousError
 from vitreous.results import Column, Result
+from vitreous.results.weight_origin import model_records
 
 if TYPE_CHECKING:
     from vitreous.measure.inspection import Inspection
@@ -41,9 +42,8 @@ MOST_REASONS = 3
 def summary_result(inspection: Inspection) -> Result:
     """A table with a row for each model: accuracy, calibration and cost, as far as measured."""
     rows: dict[str, dict[str, Any]] = {}
-    for result in inspection.values():
-        for model, about in result.about.get("models", {}).items():
-            rows.setdefault(model, {})["weights"] = about.get("weights") or ""
+    for model, about in model_records(inspection):
+        rows.setdefault(model, {})["weights"] = about.get("weights") or ""
     for model, anatomy in inspection.anatomies.items():
         numbers = {"units": len(anatomy.units), "parameters": anatomy.parameters}
         rows.setdefault(model, {}).update(numbers)

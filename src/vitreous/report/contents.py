@@ -9,7 +9,7 @@ from vitreous.measure.report_section import GROUPS, arrange, sections_of
 from vitreous.report import origin
 from vitreous.report.judgement import Judgement, warnings
 from vitreous.results.names import ROOMY, short_names
-from vitreous.results.weight_origin import weights_file
+from vitreous.results.weight_origin import model_records, weights_file
 from vitreous.results.words import escape, join_words, plural
 
 SEARCH = """\
@@ -58,8 +58,7 @@ def page_title(inspection: Inspection, names: list[str]) -> str:
 
 def _only_file(inspection: Inspection) -> str:
     """Return the file of the weights, if the models have one between them."""
-    known = [result.about.get("models", {}).values() for result in inspection.values()]
-    files = {weights_file(record) for records in known for record in records}
+    files = {weights_file(record) for _, record in model_records(inspection)}
     return files.pop() if len(files) == 1 else ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from vitreous.measure.inspection import Inspection
 from vitreous.report.packing import compact_json
 from vitreous.results.names import ROOMY, short_names
-from vitreous.results.weight_origin import weights_label
+from vitreous.results.weight_origin import model_records, weights_label
 from vitreous.results.words import escape, format_number, format_percent, join_words, plural
 from vitreous.specimen.anatomy import Anatomy
 from vitreous.specimen.drawing_svg import count
@@ -20,7 +20,7 @@ Column = tuple[str, Callable[[str], str]]
 
 def inspected_models(inspection: Inspection) -> list[str]:
     """Return the names of the models that the results of an inspection mention."""
-    names = [model for result in inspection.values() for model in result.about.get("models", {})]
+    names = [model for model, _ in model_records(inspection)]
     names += [model for why in inspection.left_out.values() for model in why]
     return list(dict.fromkeys(names)) or ["models"]
 
@@ -101,11 +101,7 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
     def of(cell: Callable[[Anatomy], str]) -> Callable[[str], str]:
         return lambda name: cell(anatomies[name]) if name in anatomies else ""
 
-    known = {
-        name: each
-        for result in inspection.values()
-        for name, each in result.about.get("models", {}).items()
-    }
+    known = dict(model_records(inspection))
     yield "weights", lambda name: escape(weights_label(known.get(name, {})))
     yield "image", of(lambda a: f"{a.image[1]}×{a.image[2]}")
     yield "parameters", of(lambda a: count(a.parameters))

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from vitreous.measure.inspection import Inspection
+from vitreous.results.weight_origin import model_records
 from vitreous.results.words import escape, join_words, plural
 
 
@@ -75,9 +76,8 @@ def origin_section(inspection: Inspection) -> list[str]:
 def _model_rows(inspection: Inspection) -> list[tuple[str, str]]:
     """Return the weights of each model, and the preprocessing, once for models that share it."""
     models: dict[str, dict[str, Any]] = {}
-    for result in inspection.values():
-        for model, known in result.about.get("models", {}).items():
-            models[model] = {**known, **models.get(model, {})}  # older results know less
+    for model, known in model_records(inspection):
+        models[model] = {**known, **models.get(model, {})}  # older results know less
     rows = []
     for model, known in models.items():
         weights = f"weights <code>{escape(known['fingerprint'])}</code>"

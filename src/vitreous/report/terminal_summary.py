@@ -20,7 +20,7 @@ from vitreous.report.guard import Guard
 from vitreous.report.judgement import warnings
 from vitreous.report.origin import class_count, images_of
 from vitreous.results import Result
-from vitreous.results.weight_origin import weights_label
+from vitreous.results.weight_origin import model_records, weights_label
 from vitreous.results.words import plural
 
 MAX_REASONS = 6
@@ -82,21 +82,19 @@ def _labels(inspection: Inspection) -> list[RenderableType]:
 def _checkpoints(inspection: Inspection) -> list[RenderableType]:
     """Return a line for each model whose weights come from a file."""
     lines: dict[str, Text] = {}
-    for result in inspection.values():
-        for model, about in result.about.get("models", {}).items():
-            if loaded := about.get("checkpoint"):
-                style = "yellow" if loaded["missing"] else "dim"
-                lines[model] = Text(f"Weights of {model}: {loaded['sentence']}", style=style)
+    for model, about in model_records(inspection):
+        if loaded := about.get("checkpoint"):
+            style = "yellow" if loaded["missing"] else "dim"
+            lines[model] = Text(f"Weights of {model}: {loaded['sentence']}", style=style)
     return [*lines.values()]
 
 
 def _preprocessing(inspection: Inspection) -> list[RenderableType]:
     """Return a line for each way of preprocessing, with the models that use it."""
     grouped: dict[str, dict[str, None]] = defaultdict(dict)
-    for result in inspection.values():
-        for model, about in result.about.get("models", {}).items():
-            if about.get("preprocessing"):
-                grouped[about["preprocessing"]][model] = None
+    for model, about in model_records(inspection):
+        if about.get("preprocessing"):
+            grouped[about["preprocessing"]][model] = None
     everyone = len(grouped) == 1
     lines = []
     for words, models in grouped.items():
@@ -108,10 +106,9 @@ def _preprocessing(inspection: Inspection) -> list[RenderableType]:
 def _columns(inspection: Inspection) -> dict[str, dict[str, str]]:
     """Return the cells of the table by column and model."""
     cells: dict[str, dict[str, str]] = defaultdict(dict, weights={}, units={}, parameters={})
-    for result in inspection.values():
-        for model, about in result.about.get("models", {}).items():
-            if about.get("weights"):
-                cells["weights"][model] = weights_label(about)
+    for model, about in model_records(inspection):
+        if about.get("weights"):
+            cells["weights"][model] = weights_label(about)
     for model, anatomy in inspection.anatomies.items():
         cells["units"][model] = str(len(anatomy.units))
         cells["parameters"][model] = _short(anatomy.parameters)

@@ -6,7 +6,21 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from vitreous.results.result import Result
+
 LOOK_UNTRAINED = "was loaded, but its weights look untrained (its norms are as initialised)"
+
+
+def model_records(results: Mapping[str, Result]) -> list[tuple[str, dict[str, Any]]]:
+    """Return name and record of every model in every result.
+
+    Models that no result is about, such as the one that others are compared with, come last.
+    """
+    about = [result.about for result in results.values()]
+    measured = [pair for each in about for pair in each.get("models", {}).items()]
+    names = {name for name, _ in measured}
+    others = [pair for each in about for pair in each.get("others", {}).items()]
+    return [*measured, *(pair for pair in others if pair[0] not in names)]
 
 
 def weights_label(record: Mapping[str, Any]) -> str:

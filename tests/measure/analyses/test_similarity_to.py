@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import vitreous
+from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.measure.analyses import similarity_to
 from vitreous.measure.analyses.similarity_to import SimilarityTo
@@ -32,6 +36,21 @@ def data(count: int) -> Any:
 
 def pair() -> dict[str, Specimen]:
     return {"early": opened("nano:vit@warmup"), "late": opened("nano:vit")}
+
+
+class Small(nn.Module):
+    """A convolution and a head, with dropout that is always on."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.stem, self.body = nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 8, 3, padding=1)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.stem(images)
+        x = x + F.dropout(self.body(x), self.dropout, training=True)
+        return self.head(x.mean((2, 3)))
 
 
 def hsic(one: Tensor, other: Tensor) -> Tensor:
@@ -89,7 +108,9 @@ def test_it_is_the_diagonal_of_the_probe_also_over_several_minibatches(
                 wanted[column].tolist(), abs=1e-6, nan_ok=True
             )
     assert ours.views[0].facet == "site"
-    assert ours.about["left_out"] == {"late": "Others are compared with it."}
+    assert list(ours.about["models"]) == ["early", "first"]
+    assert list(ours.about["others"]) == ["late"]
+    assert ours.about["left_out"] == {}
 
 
 def test_the_other_model_may_be_named() -> None:
@@ -101,6 +122,72 @@ def test_the_other_model_may_be_named() -> None:
     assert among["value"].tolist() == pytest.approx(
         SimilarityTo()(pair(), data(24)).table["value"].tolist()
     )
+
+
+class Noisy(nn.Module):
+    """Draws random numbers in evaluation mode, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(F.dropout(self.body(images), 0.5, training=True).mean((2, 3)))
+
+
+@pytest.mark.filterwarnings("ignore:Small draws random numbers")
+def test_a_reference_that_draws_random_numbers_is_refused() -> None:
+    torch.manual_seed(0)
+    models = {"steady": Small(), "noisy": Small(dropout=0.5)}
+    with pytest.raises(VitreousError, match="noisy gives different outputs for the same images"):
+        vitreous.analyse(models, data(8), ["similarity_to"], image=32)
+
+
+def test_it_is_not_resumed_with_other_weights_of_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made_here.py").write_text(
+        "import os, torch, vitreous\n\n"
+        "def network():\n"
+        "    torch.manual_seed(int(os.environ['SEED']))\n"
+        "    return vitreous.build('vit_nano')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    analysis = SimilarityTo(to="made_here:network")
+    late = vitreous.build("vit_nano")
+    monkeypatch.setenv("SEED", "1")
+    found = analysis({"late": late}, data(8), keep=tmp_path / "kept")
+    assert list(found.about["models"]) == ["late"]
+    assert list(found.about["others"]) == ["made_here:network"]
+    monkeypatch.setenv("SEED", "2")
+    with pytest.raises(VitreousError, match=r"models\.made_here:network\.fingerprint is "):
+        SimilarityTo(to="made_here:network")({"late": late}, data(8), keep=tmp_path / "kept")
+
+
+def test_two_checkpoints_of_one_model_are_both_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for seed, name in enumerate("ab"):
+        torch.manual_seed(seed)
+        torch.save(vitreous.build("vit_nano").state_dict(), f"{name}.pth")
+    files = ("--weights", "a.pth", "b.pth", "--limit", "8", "--out", "page.html")
+    with pytest.raises(SystemExit) as end:
+        main(["similarity_to", "vit_nano", *files])
+    assert end.value.code == 0
+    out = capsys.readouterr().out
+    page = (tmp_path / "page.html").read_text()
+    for name in "ab":
+        assert re.search(rf"vit_nano \({name}\) +{name}.pth \(untrained\)", out)
+        assert f"Weights of vit_nano ({name}): " in out
+        assert f'<td class="number">{name}.pth (untrained)</td>' in page
+        assert f"<dt>vit_nano ({name})</dt>" in page
+    assert "Left out" not in out
+    [title] = re.findall("<h1>.*</h1>", page)
+    assert "vit_nano (a)" in title
+    assert "vit_nano (b)" in title
+    assert ".pth" not in title  # that of one of them would be wrong for the other
 
 
 def test_bad_input() -> None:

@@ -81,7 +81,7 @@ class Ensemble(Analysis):
     def __post_init__(self) -> None:
         self.others = (self.others,) if isinstance(self.others, str) else tuple(self.others)
 
-    def further_members(self, bench: Bench) -> list[Subject]:
+    def further_models(self, bench: Bench) -> Sequence[Subject]:
         """Open `others` once; raise if one has other classes."""
         models = bench.setting.subjects
         if self.others and not self._opened:
@@ -102,7 +102,7 @@ class Ensemble(Analysis):
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if why := super().unsuited(subject, bench):
             return why
-        if len(_classifiers(bench)) + len(self.further_members(bench)) < 2:
+        if len(_classifiers(bench)) + len(self.further_models(bench)) < 2:
             return "There is no other model with these classes: give two, or name some as `others`."
         return ""
 
@@ -110,7 +110,7 @@ class Ensemble(Analysis):
         """Return member and first image of each piece; the first model also runs `others`."""
         members = [subject]
         if subject is _classifiers(bench)[0]:
-            members += self.further_members(bench)
+            members += self.further_models(bench)
         return {
             f"{member.name} ({member.fingerprint}) from {start}": (member, start)
             for member in members
@@ -142,7 +142,7 @@ class Ensemble(Analysis):
         for subject in subjects:
             for piece, (member, _) in self._pieces(subject, bench).items():
                 parts.setdefault(member.name, []).append(computed[subject.name][piece]["logs"])
-        members = [member.name for member in (*subjects, *self.further_members(bench))]
+        members = [member.name for member in (*subjects, *self.further_models(bench))]
         logs = {name: torch.cat(parts[name]).double() for name in members}
         rows = [*_single_rows(logs, bench), *_pair_rows(logs, bench)]
         table, replicates = tabulate(rows, COLUMNS)

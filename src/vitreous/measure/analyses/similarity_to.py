@@ -113,12 +113,14 @@ class SimilarityTo(Analysis):
             self._opened += subjects(self.to, image=image, device=models[0].device, seed=bench.seed)
         return self._opened[0]
 
+    def further_models(self, bench: Bench) -> Sequence[Subject]:
+        reference = self.reference(bench)
+        return () if bench.setting.subjects == (reference,) else (reference,)
+
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         other = self.reference(bench)
         if subject is other:
-            if len(bench.setting.subjects) == 1:
-                return "There is no other model: give two, or name one as `to`."
-            return "Others are compared with it."
+            return "There is no other model: give two, or name one as `to`."
         names = [unit.name for unit in subject.specimen.units]
         other_names = [unit.name for unit in other.specimen.units]
         if names != other_names:
