@@ -29,6 +29,27 @@ def test_exact_properties_are_found_with_evidence_on_any_images() -> None:
     assert not models.missing
 
 
+def test_two_items_with_the_same_facts_must_agree_on_what_both_have() -> None:
+    one, same, other = (item("vit", accuracy(value)) for value in (90, 90, 80))
+    copied = Evidence([one, same]).query()[1]("vit")
+    assert copied.read("accuracy", lambda rows: rows.one()).values.tolist() == [0.9]
+    unseeded = replace(other, facts={k: v for k, v in other.facts.items() if k != "seed"})
+    for different in (other, unseeded):  # without a seed it is the first
+        with pytest.raises(VitreousError) as error:
+            Evidence([one, same, different])
+        said = str(error.value)
+        assert said.startswith(f"Two items with the facts {describe_facts(different.facts)!r} (vit")
+        assert "have different results of accuracy; leave one out" in said
+    row = {"measure": "top-1", "class": "all", "overall": True, "value": 0.9, "low": 0.1, "high": 1}
+    wider = result("accuracy", [row])
+    with pytest.raises(VitreousError, match="different results of accuracy"):
+        Evidence([one, item("vit", wider)])
+    Evidence([one, item("vit", accuracy(80), seed=1)])
+    Evidence([one, item("vit", accuracy(80), pool="gap")])
+    loss = training([{"measure": "NLL", "epoch": 1, "value": 0.5}])
+    assert len(Evidence([one, item("vit", loss)]).items) == 2
+
+
 def test_what_holds_without_images_does_not_say_how_large_a_study_is() -> None:
     exact = item("identities", result("identities", [{"measure": "sum", "value": 1.0}]), data="")
     for task in ("", "SYN-B"):

@@ -188,7 +188,8 @@ class Evidence:
     Parameters
     ----------
     items
-        One per model and checkpoint.
+        One per model and checkpoint. If two have the same facts, the results that both have must be
+        equal.
     not_judged
         Why a measured model is not used as evidence, by its name.
     options
@@ -205,6 +206,7 @@ class Evidence:
         self.not_judged = dict(not_judged or {})
         self.options = options
         self._by_data: dict[str, tuple[list[EvidenceItem], Scale]] = {}
+        _check_unambiguous(self.items)
         _check_comparable(self.items)
 
     @cached_property
@@ -239,6 +241,27 @@ def scale_for(data: str, classes: int) -> Scale:
     if data.startswith(EMBEDDED):
         return "sanity"
     return "hundred" if classes >= MANY_CLASSES else "ten"
+
+
+def _check_unambiguous(items: Iterable[EvidenceItem]) -> None:
+    """Raise if two items with the same facts have different rows of a result.
+
+    A claim reads one of them, and nothing says which.
+    """
+    known: dict[str, list[EvidenceItem]] = {}
+    for item in items:
+        facts = describe_facts(dict(sorted({**item.facts, "seed": item.seed}.items())))
+        alike = known.setdefault(facts, [])
+        for other in alike:
+            for measurement in sorted(set(item.results) & set(other.results)):
+                if not item.rows(measurement).same_numbers(other.rows(measurement)):
+                    names = " and ".join(dict.fromkeys(filter(None, (other.name, item.name))))
+                    raise VitreousError(
+                        f"Two items with the facts {describe_facts(item.facts)!r} ({names}) have "
+                        f"different results of {measurement}; leave one out, or tell them apart "
+                        "by a fact such as seed."
+                    )
+        alike.append(item)
 
 
 def _check_comparable(items: Sequence[EvidenceItem]) -> None:

@@ -124,6 +124,23 @@ class Rows:
     def __len__(self) -> int:
         return self.result.row_count if self.positions is None else len(self.positions)
 
+    def same_numbers(self, other: Rows) -> bool:
+        """Whether both have the same rows, apart from the name of the model, and replicates."""
+        one, two = (
+            rows.table.drop(columns="model", errors="ignore").astype(object).reset_index(drop=True)
+            for rows in (self, other)
+        )
+        if not one.equals(two) or set(self.result.replicates) != set(other.result.replicates):
+            return False
+        return all(
+            np.array_equal(
+                self.result.draws(column, self.positions),
+                other.result.draws(column, other.positions),
+                equal_nan=True,
+            )
+            for column in self.result.replicates
+        )
+
     def where(self, **wanted: Any) -> Rows:
         """The rows with these entries; a tuple matches any of its entries."""
         chosen = np.ones(len(self), bool)

@@ -250,6 +250,7 @@ def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
     was measured by the same command on the same images; where another model of the inspection takes
     them in another size, the fingerprint is that of the other size."""
     untrained = []
+    given = [item.facts for item in evidence.items]
     for item in evidence.items:
         name, data = f"{item.name}@initial", item.facts.get("data")
         own = {
@@ -257,9 +258,9 @@ def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
             for each, result in control.items()
             if _is_about(result, name) and _data_name(result) == data
         }
-        if own and not item.facts.get("checkpoint"):
+        facts = {**item.facts, "checkpoint": "start"}
+        if own and not item.facts.get("checkpoint") and facts not in given:
             known = {each: _marks_beside(item, result) for each, result in own.items()}
-            facts = {**item.facts, "checkpoint": "start"}
             untrained.append(EvidenceItem(facts, own, name, known=known))
     return Evidence([*evidence.items, *untrained], evidence.not_judged)
 
