@@ -11,6 +11,7 @@ import pytest
 
 from vitreous.palette import (
     DASHES,
+    FIRST_COLOURS,
     KIND_COLOURS,
     LINE_RAMPS,
     MEASURE_COLOURS,
@@ -52,7 +53,8 @@ def test_colours_differ_for_every_eye(eye: str) -> None:
     """Distances in CIELAB."""
     palettes: list[tuple[Any, int]] = [(list(KIND_COLOURS.values()), 15)]
     palettes += [(list(colours.values()), 20) for colours in OUTCOME_COLOURS.values()]
-    palettes += [(colours, 25) for colours in MODEL_COLOURS.values()]
+    palettes += [(colours[:FIRST_COLOURS], 25) for colours in MODEL_COLOURS.values()]
+    palettes += [(colours, 18) for colours in MODEL_COLOURS.values()]
     palettes += [(colours, 25) for colours in MEASURE_COLOURS.values()]
     for colours, least in palettes:
         seen = {colour: lab(np.asarray(EYES[eye]) @ linear(colour)) for colour in colours}
@@ -135,7 +137,7 @@ def test_the_earlier_of_two_models_has_its_colour() -> None:
     names = [f"model {i}" for i in range(200)]
     own = {name: model_colours([name])[name] for name in names}
     assert len(set(own.values())) == 8
-    counts = [list(own.values()).count(colour) for colour in MODEL_COLOURS["light"]]
+    counts = [list(own.values()).count(colour) for colour in MODEL_COLOURS["light"][:FIRST_COLOURS]]
     assert min(counts) >= 10, "each is the colour of about 25 of 200 names"
     first = names[0]
     rivals = [name for name in names[1:] if own[name] == own[first]]
@@ -145,11 +147,35 @@ def test_the_earlier_of_two_models_has_its_colour() -> None:
     assert model_colours([first, first, rivals[0]]) == two
 
 
+@pytest.mark.parametrize("count", [9, 12])
+@pytest.mark.parametrize("theme", PAPERS)
+def test_up_to_twelve_models_have_different_colours(count: int, theme: Theme) -> None:
+    """Whatever their names are, and without a change to those of the first eight."""
+    for start in range(60):
+        names = [f"model {start + i}" for i in range(count)]
+        colours = model_colours(names, theme)
+        assert len(set(colours.values())) == count
+        first = names[:FIRST_COLOURS]
+        assert {name: colours[name] for name in first} == model_colours(first, theme)
+        assert set(model_colours(first, theme).values()) == set(
+            MODEL_COLOURS[theme][:FIRST_COLOURS]
+        )
+
+
+def test_the_ninth_model_has_its_own_colour_among_the_others() -> None:
+    eight = [f"model {i}" for i in range(8)]
+    names = [f"ninth {i}" for i in range(80)]
+    ninth = {name: model_colours([*eight, name])[name] for name in names}
+    assert ninth == {name: model_colours([*eight[::-1], name])[name] for name in names}
+    assert set(ninth.values()) == set(MODEL_COLOURS["light"][FIRST_COLOURS:])
+
+
 def test_models_beyond_eight_differ_in_dashes_and_shapes() -> None:
-    styles = model_styles(f"model {i}" for i in range(32))
-    assert len(set(styles.values())) == 32
-    assert len({style.colour for style in list(styles.values())[:8]}) == 8
-    assert [style.dash for style in styles.values()] == [dash for dash in DASHES for _ in range(8)]
+    styles = model_styles(f"model {i}" for i in range(48))
+    assert len(set(styles.values())) == 48
+    forms = [DASHES.index(style.dash) for style in styles.values()]
+    assert forms[:8] == [0] * 8
+    assert forms[8:20] == [1] * 12
     assert len({(style.dash, style.shape) for style in styles.values()}) == 4
-    assert len(model_styles(f"model {i}" for i in range(40))) == 40
+    assert len(model_styles(f"model {i}" for i in range(60))) == 60
     assert model_colours([]) == {}

@@ -30,14 +30,19 @@ text is legible on each."""
 MODEL_COLOURS: dict[Theme, tuple[str, ...]] = {
     "light": (
         "#2C51D9", "#BD8C00", "#B50000", "#059BED", "#78459A", "#899B5A", "#F55BA1", "#844241",
+        "#4A2A9C", "#5A1450", "#6E0000", "#058278",
     ),
     "dark": (
         "#3757E0", "#CF9D0B", "#C8190E", "#01AAFF", "#834FA5", "#9AAB67", "#FE65A9", "#975150",
+        "#D7BEFA", "#B92878", "#FFC8A5", "#78F5E6",
     ),
 }  # fmt: skip
-"""Colours of models: `model_colours` says which model has which. Any two differ by at least 25 in
-CIELAB under the same conditions, which no eight colours do that have a contrast of 3 to both
-papers; so each paper has its own shades of the same eight hues."""
+"""Colours of models: `model_colours` says which model has which. Any two of the first eight differ
+by at least 25 in CIELAB under the same conditions, which no eight colours do that have a contrast
+of 3 to both papers; so each paper has its own shades of the same hues. The other four, which only
+reports of more than eight models use, differ from each other and from these by at least 18."""
+FIRST_COLOURS = 8
+"""Number of model colours that are used first."""
 
 MEASURE_COLOURS: dict[Theme, tuple[str, ...]] = {
     "light": ("#175E4E", "#933003", "#9392A5", "#A31BAF", "#5BA601", "#1D273D"),
@@ -48,7 +53,8 @@ differ from each other as models do, and from the colours of models."""
 
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 3), (2, 2.5), (8, 3, 2, 3))
 SHAPES = ("circle", "square", "triangle-up", "diamond")
-"""Dashes of lines and shapes of points, for the first eight models, the next eight, and so on."""
+"""Dashes of lines and shapes of points: the first for the first eight models, the second for the
+next twelve, and so on."""
 
 RAMPS: dict[Theme, tuple[str, ...]] = {
     "light": ("#F7F4EE", "#F3D3A2", "#E59A6F", "#C25C6B", "#863A7A", "#4A2A72", "#1E1B4B"),
@@ -109,7 +115,8 @@ def model_colours(names: Iterable[str], theme: Theme = "light") -> dict[str, str
     """Return the colour (`#RRGGBB`) of each model.
 
     The colour is a hash of the model's name, so it is the same in every report. If two models of
-    one report hash to the same colour, the later one gets its next preference.
+    one report hash to the same colour, the later one gets its next preference. Up to twelve models
+    have different colours.
 
     Parameters
     ----------
@@ -129,7 +136,8 @@ def model_colours(names: Iterable[str], theme: Theme = "light") -> dict[str, str
 def model_styles(names: Iterable[str], theme: Theme = "light") -> dict[str, ModelStyle]:
     """Return colour, dash and shape of each model; parameters are those of `model_colours`.
 
-    After eight models colours repeat, and dashes and shapes tell these models apart.
+    The colours of the models after the eighth are less far apart, and after the twelfth they
+    repeat; dashes and shapes also tell these models apart.
     """
     colours = MODEL_COLOURS[theme]
     used: Counter[int] = Counter()
@@ -137,20 +145,23 @@ def model_styles(names: Iterable[str], theme: Theme = "light") -> dict[str, Mode
     for name in dict.fromkeys(names):
         fewest = min(used[i] for i in range(len(colours)))
         chosen = next(i for i in _preferred_colours(name) if used[i] == fewest)
-        repeat = used[chosen] % len(DASHES)
-        styles[name] = ModelStyle(colours[chosen], DASHES[repeat], SHAPES[repeat])
+        form = (used[chosen] + (chosen >= FIRST_COLOURS)) % len(DASHES)
+        styles[name] = ModelStyle(colours[chosen], DASHES[form], SHAPES[form])
         used[chosen] += 1
     return styles
 
 
 def _preferred_colours(name: str) -> list[int]:
-    """Return the indices of the eight colours in a pseudo-random order given by the model's name.
+    """Return the indices of the colours: eight in a pseudo-random order given by the model's name,
+    then the others in such an order.
 
     The salt in front of the name is the first with which the bundled networks prefer seven
     different colours, and none of their checkpoints a colour of the four models of the demo.
     """
     digest = hashlib.sha256(f"15984458:{name}".encode(errors="replace")).digest()
-    return sorted(range(8), key=lambda i: (digest[i], i))
+    later = range(FIRST_COLOURS, len(MODEL_COLOURS["light"]))
+    orders = (sorted(few, key=lambda i: (digest[i], i)) for few in (range(FIRST_COLOURS), later))
+    return [i for order in orders for i in order]
 
 
 def contrast_ratio(one: str, other: str) -> float:

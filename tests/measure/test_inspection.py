@@ -17,7 +17,10 @@ from measure.looks import Roll, Spread, images, vit
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.subject import Subject
+from vitreous.palette import model_colours
+from vitreous.report.style import colour_rules
 from vitreous.results import Result
+from vitreous.results.colour_scales import colour_scale
 
 
 class Fussy(Roll):
@@ -133,3 +136,25 @@ def test_provenance_is_recorded(found: Inspection) -> None:
     assert set(about["versions"]) >= {"python", "torch", "numpy"}
     assert [unit[0] for unit in about["units"]["a"]] == [unit.name for unit in found.anatomies["a"]]
     assert about["date"].endswith("+00:00")
+
+
+def test_joined_results_are_drawn_in_the_colours_of_all_their_models() -> None:
+    """In a report, the dot before a model's name has the colour of its lines in every chart."""
+    models = [f"model {i}" for i in range(9)]
+    wanted = model_colours(models)
+    parts = [
+        vitreous.inspect({name: vit() for name in some}, images(8), [probe], device="cpu")
+        for some, probe in ((models[:1], Roll()), (models[1:], Spread()))
+    ]
+    joined = parts[0] | parts[1]
+    result = joined["spread"]
+    scale = colour_scale(result, result.views[0], "light")
+    assert scale is not None
+    assert dict(zip(scale.levels, scale.colours, strict=True)) == {
+        name: wanted[name] for name in models[1:]
+    }
+    dots = colour_rules(list(joined.anatomies))
+    for number, name in enumerate(models):
+        assert f"--model-{number}:{wanted[name]};" in dots
+    assert ".dot.model-7{border-radius:99px}" in dots
+    assert ".dot.model-8{border-radius:0}" in dots

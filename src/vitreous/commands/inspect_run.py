@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,14 +166,14 @@ def _check_roles(
 def add_stored(inspection: Inspection, stored: Inspection) -> Inspection:
     """Add to an inspection the results that only `stored` has.
 
-    The anatomies stay those of the inspection. `about["beside"]` of each added result lists the
-    models of the inspection, so that each model has one colour in the whole report.
+    The anatomies stay those of the inspection.
     """
+    from vitreous.measure.inspection import beside  # pandas comes with it
+
     results = dict(inspection)
     for name, result in stored.items():
         if name not in inspection:
-            beside = dict.fromkeys([*inspection.anatomies, *result.about.get("beside", [])])
-            results[name] = replace(result, about={**result.about, "beside": list(beside)})
+            results[name] = beside(result, inspection.anatomies)
     joined = type(inspection)(results, inspection.left_out, inspection.anatomies)
     joined.control = inspection.control
     joined.roles = {**stored.roles, **inspection.roles}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -99,10 +99,12 @@ class Inspection(Mapping[str, Result]):
         if not isinstance(other, Inspection):
             return NotImplemented
         left_out = {name: why for name, why in self.left_out.items() if name not in other}
+        anatomies = {**self.anatomies, **other.anatomies}
+        results = {**self._results, **other._results}
         both = Inspection(
-            {**self._results, **other._results},
+            {name: beside(result, anatomies) for name, result in results.items()},
             {**left_out, **other.left_out},
-            {**self.anatomies, **other.anatomies},
+            anatomies,
         )
         both.control = other.control or self.control
         both.roles = {**self.roles, **other.roles}
@@ -209,6 +211,15 @@ class Inspection(Mapping[str, Result]):
         if (home / CONTROL_FOLDER / INDEX_NAME).is_file():
             inspection.control = cls.load(home / CONTROL_FOLDER)
         return inspection
+
+
+def beside(result: Result, models: Iterable[str]) -> Result:
+    """The result in a report about these models, in which each model has one colour."""
+    before = result.about.get("beside", [])
+    together = list(dict.fromkeys([*models, *before]))
+    if together == before:
+        return result
+    return replace(result, about={**result.about, "beside": together})
 
 
 def _names(home: Path) -> set[str]:

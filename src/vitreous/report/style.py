@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 
-from vitreous.palette import KIND_COLOURS, OUTCOME_COLOURS, PAPERS, Theme, model_colours
+from vitreous.palette import (
+    KIND_COLOURS,
+    OUTCOME_COLOURS,
+    PAPERS,
+    Theme,
+    model_colours,
+    model_styles,
+)
 from vitreous.report import surface
 
 SHEETS = ("report.css", "charts.css", "attention.css", "verdicts.css", "print.css")
+OUTLINES = {
+    "circle": "border-radius:99px",
+    "square": "border-radius:0",
+    "triangle-up": "border-radius:0;clip-path:polygon(50% 0,100% 100%,0 100%)",
+    "diamond": "border-radius:0;clip-path:polygon(50% 0,100% 50%,50% 100%,0 50%)",
+}
+"""The dot before a model's name, as CSS, by the shape of its points in charts."""
 SHADES: dict[Theme, dict[str, str]] = {
     "light": {
         "--desk": "#F3F4F6",
@@ -34,7 +48,11 @@ def style_sheet(models: Sequence[str]) -> str:
 
 def colour_rules(models: Sequence[str]) -> str:
     """Return the palette as variables in both themes, and a class for each model and kind."""
-    dots = "".join(f".model-{i}{{background:var(--model-{i})}}" for i in range(len(models)))
+    shapes = [style.shape for style in model_styles(models).values()]
+    dots = "".join(
+        f".model-{i}{{background:var(--model-{i})}}.dot.model-{i}{{{OUTLINES[shape]}}}"
+        for i, shape in enumerate(shapes)
+    )
     kinds = "".join(
         f".kind-{kind}{{background:{colour};fill:{colour}}}"
         for kind, colour in KIND_COLOURS.items()
