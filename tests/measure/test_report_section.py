@@ -79,7 +79,48 @@ def test_models_tied_with_the_best_are_named() -> None:
     found = text_of(
         accuracies(vit=(0.9, 0.88, 0.92), net=(0.5, 0.45, 0.55), twin=(0.89, 0.87, 0.91))
     )
-    assert "the highest accuracy, 90.0 % (88.0 to 92.0), tied with twin; net the lowest" in found
+    assert found.startswith(
+        "vit and twin have the highest accuracy, 90.0 % (88.0 to 92.0) and 89.0 % (87.0 to 91.0); "
+        "net the lowest, "
+    )
+
+
+@pytest.mark.parametrize(
+    ("speeds", "words"),
+    [
+        ({"a": 900}, "a needs 1.00 GFLOPs per image; here it ran at 900 images per second"),
+        ({"a": 900, "b": 500}, "a was the fastest here, 900 images per second ("),
+        (
+            {"a": 900, "b": 895, "c": 500},
+            "a and b were the fastest here, 895 to 900 images per second; their single passes",
+        ),
+        (
+            {"a": 900, "b": 895, "c": 900, "d": 890, "e": 892, "f": 500},
+            "a and 4 others were the fastest here, 890 to 900 images per second;",
+        ),
+        ({"a": 900, "b": 895}, "here they ran at 895 to 900 images per second"),
+    ],
+)
+def test_the_fastest_models_are_named_together(speeds: dict[str, float], words: str) -> None:
+    rows = [
+        {"model": name, "gflops": 1.0, "value": speed, "low": speed - 9, "high": speed + 9}
+        for name, speed in speeds.items()
+    ]
+    assert words in text_of(made("cost", rows))
+
+
+def test_heads_that_focus_alike_are_named_together() -> None:
+    blank = {"unit": "attn", "model": "vit", "uniform": 4.0}
+    rows = [
+        {**blank, "head": head, "value": bits, "low": bits - 0.2, "high": bits + 0.2,
+         "relative": bits / 4}
+        for head, bits in enumerate((3.0, 1.1, 1.0))
+    ]  # fmt: skip
+    text = text_of(made("attention_entropy", rows))
+    assert text.startswith("Head 2 of attn in vit and head 1 of attn in vit focus most: the first")
+    assert text_of(made("attention_entropy", rows[:2])).startswith(
+        "The most focused head is head 1"
+    )
 
 
 def test_without_intervals_nothing_is_disjoint() -> None:
@@ -343,6 +384,6 @@ def test_an_ensemble_is_compared_with_its_best_member(
     assert "alone, b, with 0.400" in text
     assert "a and b disagree on 25.0 % (20.0 to 30.0) of the images." in text
     third = one("member", "c", 0.6, (9.0, 9.0, 9.0))
-    assert "a and b disagree most, on 25.0 %" in text_of(made("ensemble", [*rows, third]))
+    assert "a and b disagree on 25.0 %" in text_of(made("ensemble", [*rows, third]))
     same = [{**row, "disagreement": 0.0 if row["pair"] else row["disagreement"]} for row in rows]
     assert "All members give the same answers." in text_of(made("ensemble", same))

@@ -91,7 +91,7 @@ def test_with_three_models_the_middle_is_tied_with_whom_it_does_not_differ_from(
     base = np.random.default_rng(2).normal(size=IMAGES)
     noise = np.random.default_rng(3).normal(size=IMAGES)
     found = sentence(measured(low=base, near=base - 0.05 * noise, high=base + 1.0))
-    assert found == "<b>high</b> most; <b>low</b> least, tied with <b>near</b>."
+    assert found == "<b>high</b> most; <b>low</b> and <b>near</b> least."
 
 
 def test_values_that_look_alike_are_not_compared() -> None:
@@ -118,7 +118,31 @@ def test_of_tied_values_that_look_alike_the_wider_interval_is_named() -> None:
 def test_many_ties_are_counted() -> None:
     means = {name: Interval(1.0 + place / 100, 0.5, 1.5) for place, name in enumerate("abcdef")}
     said = rank_models({**means, "low": Interval(0, 0, 0.1)}, "{model} most", "{model} least", "")
-    assert said == "<b>f</b> most, tied with 5 others; <b>low</b> least."
+    assert said == "<b>f</b> and 5 others most; <b>low</b> least."
+
+
+def test_ties_are_named_before_what_they_are_tied_on() -> None:
+    """With the values in the order of the names, verbs in the plural, and each model once."""
+    means = {"a": Interval(9, 8, 10), "b": Interval(8.5, 8, 9), "low": Interval(0, 0, 0.1)}
+    words = "{model} [has|have] most, {}", "{model} least, {}", ""
+    show = "{:.1f}".format
+    said = rank_models(means, *words, lambda value, low, high: show(value))
+    assert said == "<b>a</b> and <b>b</b> have most, 9.0 and 8.5; <b>low</b> least, 0.0."
+    equal = {**means, "b": means["a"]}
+    said = rank_models(equal, *words, lambda value, low, high: show(value))
+    assert said == "<b>a</b> and <b>b</b> have most, 9.0; <b>low</b> least, 0.0."
+    many = {name: Interval(9 - place / 10, 8, 10) for place, name in enumerate("abcdef")}
+    said = rank_models({**many, "z": means["low"]}, *words, lambda value, low, high: show(value))
+    assert said == "<b>a</b> and 5 others have most, 9.0 to 8.5; <b>z</b> least, 0.0."
+    del means["b"]
+    said = rank_models(means, *words, lambda value, low, high: show(value))
+    assert said == "<b>a</b> has most, 9.0; <b>low</b> least, 0.0."
+
+
+def test_a_model_that_is_tied_with_both_ends_is_neither() -> None:
+    means = {"a": Interval(9, 8, 10), "b": Interval(5, 1, 9), "c": Interval(0, 0, 2)}
+    said = rank_models(means, "{model} most", "{model} least", "")
+    assert said == "<b>b</b> is tied with <b>a</b> and <b>c</b>. <b>a</b> most; <b>c</b> least."
 
 
 def test_a_model_without_a_value_ties_no_others() -> None:

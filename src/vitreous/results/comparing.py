@@ -6,7 +6,8 @@ zero; results without replicates, only if their intervals do not overlap. Otherw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ KIND_PLURALS = {
 }
 """Kinds of units as the subject of a sentence."""
 COUNTS = {2: "The two", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+NUMBER = re.compile(r"\[([^|\]]*)\|([^|\]]*)\]")
+"""A singular and a plural in a clause, as `[has|have]`."""
 MOST_LISTED = 4
 """Maximum number of models that a sentence lists with their numbers."""
 MOST_TIED = 3
@@ -131,6 +134,7 @@ def rank_models(
     *,
     alone: str = "{model}: {}",
     paired: Paired | None = None,
+    name: Callable[[str], str] = bold,
 ) -> str:
     """A sentence on which model has the highest and which the lowest value, or that they are tied.
 
@@ -140,7 +144,8 @@ def rank_models(
         Value and interval of each model; models whose value is not finite are left out.
     first, last
         Clauses on the model with the highest and the lowest value. `{model}` is its name, `{}` its
-        value.
+        value. If several are tied, these are their names and values, and of `[has|have]` the second
+        word is used.
     tied
         The clause used if first and last are tied. `{models}` stands for "All three",
         the first `{}` for the lowest and the second for the highest value.
@@ -151,6 +156,8 @@ def rank_models(
     paired
         The models on the same resamples, to judge differences. Without it models are tied if
         their intervals overlap.
+    name
+        Turns the name of a model into HTML.
 
     Returns
     -------
@@ -164,14 +171,9 @@ def rank_models(
     top, bottom = order[0], order[-1]
     highest, lowest = show(*known[top]), show(*known[bottom])
     if len(order) == 1:
-        return alone.format(highest, model=bold(top)) + "."
+        return alone.format(highest, model=name(top)) + "."
 
-    def differ(one: str, other: str) -> bool:
-        if paired is not None and one in paired.draws and other in paired.draws:
-            return paired.differ(one, other)
-        return disjoint(known[one], known[other])
-
-    certain = differ(top, bottom)
+    certain = bottom not in tied_with(top, known, paired)
     alike = _look_alike(known[top], known[bottom], show)
     if alike or not certain:
         why = "they differ by less than these digits show"
@@ -184,15 +186,58 @@ def rank_models(
         text = tied.format(lowest, highest, models=models)
         return f"{text.replace(f'{lowest} to {lowest}', lowest)} ({why})."
 
-    def ties(model: str) -> str:
-        others = [bold(other) for other in order if other != model and not differ(model, other)]
-        if len(others) > MOST_TIED:
-            return f", tied with {len(others)} others"
-        return f", tied with {join_words(others)}" if others else ""
+    highs, lows = (
+        [model for model in order if model in tied_with(end, known, paired)]
+        for end in (top, bottom)
+    )
+    both = [model for model in highs if model in lows]
+    highs, lows = ([model for model in some if model not in both] for some in (highs, lows))
+    clauses = [
+        clause(text, [*map(name, group)], [show(*known[model]) for model in group])
+        for text, group in ((first, highs), (last, lows[::-1]))
+    ]
+    between = _between(*([*map(name, some)] for some in (both, highs, lows)))
+    return f"{between}{'; '.join(clauses)}."
 
-    start = first.format(highest, model=bold(top)) + ties(top)
-    end = last.format(lowest, model=bold(bottom)) + ties(bottom)
-    return f"{start}; {end}."
+
+def tied_with(model: str, means: Mapping[str, Interval], paired: Paired | None = None) -> list[str]:
+    """The model, and all others whose difference from it is not certain."""
+
+    def differ(other: str) -> bool:
+        if paired is not None and model in paired.draws and other in paired.draws:
+            return paired.differ(model, other)
+        return disjoint(means[model], means[other])
+
+    return [model, *(other for other in means if other != model and not differ(other))]
+
+
+def name_tied(names: Sequence[str]) -> str:
+    """Tied names as a subject, `a, b and c`; of many the first and the number of others."""
+    if len(names) > MOST_TIED + 1:
+        return f"{names[0]} and {len(names) - 1} others"
+    return join_words(names)
+
+
+def clause(text: str, models: Sequence[str], values: Sequence[str]) -> str:
+    """A clause on one model or on several that are tied, and their values in the same order.
+
+    `text` is written as the clauses of `rank_models`, and the names are HTML.
+    """
+    text = NUMBER.sub(r"\1" if len(models) == 1 else r"\2", text)
+    different = list(dict.fromkeys(values))
+    if len(different) == 1 or len(models) <= MOST_TIED + 1:
+        value = join_words(different if len(different) == 1 else values)
+    else:
+        value = f"{values[0]} to {values[-1]}"
+    return text.format(value, model=name_tied(models))
+
+
+def _between(both: Sequence[str], highs: Sequence[str], lows: Sequence[str]) -> str:
+    """A sentence on models that are tied with the highest and with the lowest."""
+    if not both:
+        return ""
+    verb = "is" if len(both) == 1 else "are"
+    return f"{name_tied(both)} {verb} tied with {join_words([highs[0], lows[-1]])}. "
 
 
 def _why_tied(one: Interval, other: Interval, paired: Paired | None) -> str:
@@ -206,6 +251,15 @@ def _look_alike(one: Interval, other: Interval, show: Callable[[float, float, fl
     if format_number(one.mean) == format_number(other.mean):
         return True
     return show(one.mean, nan, nan) == show(other.mean, nan, nan)
+
+
+def pair_rows(result: Result, rows: pd.DataFrame, names: Sequence[str]) -> Paired | None:
+    """Rows of a result, such as units, on common resamples of the images, by their names."""
+    if "value" not in result.replicates or "n" not in rows:
+        return None
+    draws = result.draws("value", result.table.index.get_indexer(rows.index)).T
+    known = {name: drawn for name, drawn in zip(names, draws, strict=True) if isfinite(drawn.sum())}
+    return Paired(known, int(rows["n"].min()))
 
 
 def list_by_model(values: Mapping[str, str], order: Mapping[str, float]) -> str:

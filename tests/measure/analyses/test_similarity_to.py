@@ -190,6 +190,15 @@ def test_two_checkpoints_of_one_model_are_both_described(
     assert ".pth" not in title  # that of one of them would be wrong for the other
 
 
+def test_units_that_are_equally_similar_are_not_ranked() -> None:
+    same = SimilarityTo(to="nano:vit")({"same": opened("nano:vit")}, data(24))
+    [sentence] = SimilarityTo.sentences(same)
+    assert sentence.startswith("<b>same</b> is equally similar to <b>nano:vit</b> in all 14 places")
+    [sentence] = SimilarityTo.sentences(SimilarityTo()(pair(), data(24)))
+    assert sentence.startswith("<b>early</b> is most similar to <b>late</b> in <code>")
+    assert "; least in <code>" in sentence
+
+
 def test_bad_input() -> None:
     def why(models: Any, count: int = 24, **options: Any) -> dict[str, str]:
         found = vitreous.analyse(models, data(24).take(range(count)), {"similarity_to": options})

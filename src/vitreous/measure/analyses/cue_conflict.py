@@ -133,7 +133,8 @@ class CueConflict(Analysis):
         decided = result.table[result.table["overall"] & result.table["value"].notna()]
         yield rank_models(
             mean_by_model(decided),
-            "{model} follows shape rather than texture most often, in {} of its decisions",
+            "{model} [follows|follow] shape rather than texture most often, in {} of [its|their] "
+            "decisions",
             "{model} least often, in {}",
             "{models} are tied on how often they follow shape, in {} to {} of their decisions",
             format_percent,

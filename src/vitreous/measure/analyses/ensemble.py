@@ -49,7 +49,15 @@ from vitreous.results import (
     tabulate,
     wilson,
 )
-from vitreous.results.comparing import bold, records
+from vitreous.results.comparing import (
+    bold,
+    clause,
+    mean_by_model,
+    pair_models,
+    rank_models,
+    records,
+    tied_with,
+)
 from vitreous.results.words import format_estimate, format_percent
 
 __all__ = ["Ensemble"]
@@ -57,6 +65,8 @@ __all__ = ["Ensemble"]
 SHARD = 128
 """Number of images per piece."""
 ALL, MEAN = "ensemble", "mean of members"
+NLL = ("nll", "nll_low", "nll_high")
+DISAGREEMENT = ("disagreement", "disagreement_low", "disagreement_high")
 
 
 @dataclass
@@ -163,28 +173,36 @@ class Ensemble(Analysis):
             comparison = "tied with"
         accuracy = format_percent(together["value"], together["low"], together["high"])
         nll = format_estimate(together["nll"], together["nll_low"], together["nll_high"])
-        alone = format_estimate(best["nll"], best["nll_low"], best["nll_high"])
+        losses = {row["model"]: Interval(*(row[each] for each in NLL)) for row in members}
+        paired = pair_models(result, result.table[result.table["part"] == "member"], "nll")
+        equal = tied_with(best["model"], losses, paired)
+        alone = clause(
+            "{model}, with {}", [*map(bold, equal)], [format_estimate(*losses[m]) for m in equal]
+        )
         yield (
             f"The mean of {len(members)} models has {accuracy} right and an NLL of {nll}, "
-            f"{comparison} "
-            f"the best of them alone, {bold(best['model'])}, with {alone}."
+            f"{comparison} the best of them alone, {alone}."
         )
         pairs = result.table[
             result.table["pair"] & (result.table["model"] != result.table["other"])
         ]
         if pairs.empty:
             return
-        most = max(records(pairs), key=lambda row: row["disagreement"])
-        share = format_percent(
-            most["disagreement"], most["disagreement_low"], most["disagreement_high"]
-        )
-        one, other = bold(most["model"]), bold(most["other"])
-        if not most["disagreement"]:
+        names = pairs["model"].astype(str) + " × " + pairs["other"].astype(str)
+        shares = mean_by_model(pairs.assign(model=names), DISAGREEMENT)
+        if not any(share.mean for share in shares.values()):
             yield "All members give the same answers."
-        elif len(members) == 2:
-            yield f"{one} and {other} disagree on {share} of the images."
-        else:
-            yield f"{one} and {other} disagree most, on {share} of the images."
+            return
+        one, other = pairs[["model", "other"]].iloc[0]
+        yield rank_models(
+            shares,
+            "Of all pairs of members, {model} [disagrees|disagree] most, on {} of the images",
+            "{model} least, on {}",
+            "{models} pairs of members are tied on how often they disagree, on {} to {} of the "
+            "images",
+            format_percent,
+            alone=f"{bold(one)} and {bold(other)} disagree on {{}} of the images",
+        )
 
 
 def _classifiers(bench: Bench) -> list[Subject]:

@@ -204,8 +204,8 @@ class ERF(Analysis):
         early = rows.loc[from_quarter.groupby(rows["model"], sort=False).idxmin()]
         yield rank_models(
             mean_by_model(early),
-            "At a quarter of its depth, {model} has the largest receptive field: a position "
-            "depends on pixels {} away on average",
+            "At a quarter of [its|their] depth, {model} [has|have] the largest receptive "
+            "[field|fields]: a position depends on pixels {} away on average",
             "{model} the smallest, {}",
             "At a quarter of their depth, receptive fields are tied: {} to {} pixels",
             alone="At a quarter of its depth, a position of {model} depends on pixels {} away on "

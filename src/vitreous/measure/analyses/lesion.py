@@ -38,8 +38,16 @@ from vitreous.measure.resampling import resampled_means
 from vitreous.measure.robustness.edits import INTERVENTIONS, Edit, Edits, Forward
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Result, View, estimate, tabulate
-from vitreous.results.comparing import bold, code, format_points, records
-from vitreous.results.intervals import bootstrap_mean, paired_change
+from vitreous.results.comparing import (
+    bold,
+    clause,
+    code,
+    format_points,
+    pair_rows,
+    records,
+    tied_with,
+)
+from vitreous.results.intervals import Interval, bootstrap_mean, paired_change
 from vitreous.results.words import escape
 
 __all__ = ["Lesion"]
@@ -204,19 +212,41 @@ class Lesion(Analysis):
             lesions = records(changes)
             most = max(lesions, key=lambda row: (row["value"], row["rise"]))
             harmless = [row for row in lesions if not row["low"] > 0]
-            changed = f"with it changed ({escape(most['change'])})"
-            change = "without it" if most["change"] == "taken out" else changed
             if len(harmless) == len(lesions):
                 yield (
                     f"None of {len(lesions)} changes of {bold(model)}, one at a time, costs more "
                     "accuracy than chance would."
                 )
                 continue
-            yield (
-                f"{bold(model)} depends most on {code(most['part'])}: {change} accuracy falls by "
-                f"{format_points(most)}; {len(harmless)} of {len(lesions)} changes, one at a time, "
-                "cost no more than chance would."
+            names = [f"{row['part']}\n{row['change']}" for row in lesions]
+            falls = {
+                name: Interval(row["value"], row["low"], row["high"])
+                for name, row in zip(names, lesions, strict=True)
+            }
+            paired = pair_rows(result, changes, names)
+            tied = tied_with(names[lesions.index(most)], falls, paired)
+            worst = sorted(
+                (lesions[names.index(name)] for name in tied), key=lambda row: -row["value"]
             )
+            worst.sort(key=lambda row: row is not most)
+            changed = f"with it changed ({escape(most['change'])})"
+            change = "without it" if most["change"] == "taken out" else changed
+            dependence = clause(
+                f"{bold(model)} depends most on {{model}}: [{change}|one at a time] accuracy falls "
+                "by {}",
+                [code(most["part"])] if len(worst) == 1 else [*map(_what_was_changed, worst)],
+                [format_points(row) for row in worst],
+            )
+            yield (
+                f"{dependence}; {len(harmless)} of {len(lesions)} changes, one at a time, cost no "
+                "more than chance would."
+            )
+
+
+def _what_was_changed(row: Mapping[str, Any]) -> str:
+    """Part and change of an intervention, as HTML."""
+    change = "" if row["change"] == "taken out" else f" ({escape(row['change'])})"
+    return f"{code(row['part'])}{change}"
 
 
 def _rows(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import Any
 
 import pandas as pd
@@ -41,8 +42,8 @@ from vitreous.results import (
     depth_view,
     estimate,
 )
-from vitreous.results.comparing import bold, code, records
-from vitreous.results.words import format_estimate
+from vitreous.results.comparing import bold, code, pair_rows, rank_models
+from vitreous.results.intervals import Interval
 from vitreous.specimen.observe import Site
 
 __all__ = ["SimilarityTo"]
@@ -173,18 +174,22 @@ class SimilarityTo(Analysis):
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
         rows = result.table[result.table["value"].notna()]
-        for model, units in rows.groupby("model", sort=False, observed=True):
-            compared = records(units)
-            most = max(compared, key=lambda row: row["value"])
-            least = min(compared, key=lambda row: row["value"])
-            texts = []
-            for row in (most, least):
-                cka = format_estimate(row["value"], row["low"], row["high"])
-                texts.append(f"{code(row['unit'])} (CKA {cka})")
-            first, second = texts
-            yield (
-                f"{bold(model)} is most similar to {bold(most['reference'])} in {first} and least "
-                f"in {second}."
+        for (model, other), units in rows.groupby(
+            ["model", "reference"], sort=False, observed=True
+        ):
+            names = list(units["unit"])
+            if units["site"].nunique() > 1:
+                names = [f"{unit} ({site})" for unit, site in units[["unit", "site"]].values]
+            intervals = starmap(Interval, units[["value", "low", "high"]].to_numpy())
+            compared = f"{bold(model)} is {{}}similar to {bold(other)} in"
+            yield rank_models(
+                dict(zip(names, intervals, strict=True)),
+                f"{compared.format('most ')} {{model}} (CKA {{}})",
+                "least in {model} (CKA {})",
+                f"{compared.format('equally ')} all {len(names)} places (CKA {{}} to {{}})",
+                alone=f"{compared.format('')} {{model}} by a CKA of {{}}",
+                paired=pair_rows(result, units, names),
+                name=code,
             )
 
 

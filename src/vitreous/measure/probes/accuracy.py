@@ -140,7 +140,7 @@ class Accuracy(Probe):
         rows = result.table[result.table["overall"] & (result.table["measure"] == "top-1")]
         yield rank_models(
             mean_by_model(rows),
-            "{model} has the highest accuracy, {}",
+            "{model} [has|have] the highest accuracy, {}",
             "{model} the lowest, {}",
             "{models} are tied on accuracy, with {} to {} of the images right",
             format_percent,

@@ -130,7 +130,7 @@ class AttentionDistance(PerHead):
             texts[mean.mean] = f"{distance[:-1]}; {share})" if has_ends else f"{distance} ({share})"
         yield rank_models(
             distances,
-            "{model} attends farthest, on average {}",
+            "{model} [attends|attend] farthest, on average {}",
             "{model} nearest, {}",
             "{models} are tied on how far they attend: {} to {}",
             lambda mean, low, high: texts[mean],

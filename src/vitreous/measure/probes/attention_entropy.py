@@ -9,8 +9,9 @@ keys that a query can attend to. All tokens count as queries and keys, including
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -18,7 +19,7 @@ from vitreous.measure.heads import PerHead, shared_cross_entropy
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Reference, Result, View, estimate
-from vitreous.results.comparing import bold, code, records
+from vitreous.results.comparing import bold, code, name_tied, records
 from vitreous.results.words import escape, format_estimate, format_number, format_percent
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap
@@ -79,15 +80,31 @@ class AttentionEntropy(PerHead):
         if not known:
             return
         row = min(known, key=lambda row: row["relative"])
-        head = f"head {escape(row['head'])} of {code(row['unit'])} in {bold(row['model'])}"
+        head = _head(row)
         if row["relative"] > UNIFORM:
             yield (
                 f"No head focuses: even {head} has {format_percent(row['relative'])} of the "
                 "entropy of uniform attention."
             )
             return
+        alike = [
+            each
+            for each in known
+            if each is not row and each["low"] / each["uniform"] <= row["high"] / row["uniform"]
+        ]
         entropy = format_estimate(row["value"], row["low"], row["high"], "bits")
+        uniform = f"{format_number(row['uniform'])} under uniform attention"
+        if not alike:
+            yield f"The most focused head is {head}: {entropy} of {uniform}."
+            return
+        alike.sort(key=lambda each: each["relative"])
+        heads = name_tied([head, *map(_head, alike)])
         yield (
-            f"The most focused head is {head}: {entropy} of "
-            f"{format_number(row['uniform'])} under uniform attention."
+            f"{heads[0].upper()}{heads[1:]} focus most: the first has {entropy} of {uniform}, and "
+            "the intervals overlap."
         )
+
+
+def _head(row: Mapping[str, Any]) -> str:
+    """A head, its unit and model, as HTML."""
+    return f"head {escape(row['head'])} of {code(row['unit'])} in {bold(row['model'])}"

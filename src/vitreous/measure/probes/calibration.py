@@ -256,7 +256,7 @@ class Calibration(Probe):
         errors = mean_by_model(rows[rows["measure"] == "ECE"])
         yield rank_models(
             {model: Interval(-e.mean, -e.high, -e.low) for model, e in errors.items()},
-            "{model} is best calibrated, with an ECE of {}",
+            "{model} [is|are] best calibrated, with an ECE of {}",
             "{model} worst, with {}",
             "{models} are tied on calibration, with an ECE of {1} to {0}",
             lambda value, low, high: format_percent(-value, -high, -low),

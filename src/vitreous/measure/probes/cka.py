@@ -253,8 +253,8 @@ class CKA(Probe):
         less = f"CKA falls by {{}} from units of one {group} to units of two"
         sentence = rank_models(
             mean_by_model(models, STRUCTURE),
-            "{model} has the clearest " + f"{group.split()[0]}s: mean {less}",
-            "{model} is the most uniform, {}",
+            "{model} [has|have] the clearest " + f"{group.split()[0]}s: mean {less}",
+            "{model} [is|are] the most uniform, {}",
             f"{{models}} are tied on how much mean {less.replace('{}', '{} to {}')}",
             alone=f"In {{model}}, mean {less}",
             paired=pair_models(result, models, STRUCTURE[0]),

@@ -29,7 +29,7 @@ from vitreous.measure.probe import Batch, Probe, Setting, Sums, sum_key
 from vitreous.measure.report_section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View
-from vitreous.results.comparing import bold, records
+from vitreous.results.comparing import bold, name_tied, records
 from vitreous.results.view import Axis
 from vitreous.results.words import format_number, join_words
 
@@ -174,6 +174,7 @@ class Cost(Probe):
         else:
             fewest = f"All models need {operations}"
         others = [row for row in rows if row is not fast and row["high"] >= fast["low"]]
+        others.sort(key=lambda row: -row["value"])
         if len(others) + 1 == len(rows):
             slow = format_number(min(row["value"] for row in rows))
             yield (
@@ -181,10 +182,16 @@ class Cost(Probe):
                 "passes overlap."
             )
             return
-        tied = f", tied with {join_words([bold(row['model']) for row in others])}" if others else ""
+        if others:
+            names = name_tied([bold(row["model"]) for row in (fast, *others)])
+            slow = format_number(min(row["value"] for row in others))
+            speeds = speed if speed.startswith(f"{slow} ") else f"{slow} to {speed}"
+            passes = f"{speeds}; their single passes overlap"
+            yield f"{fewest} GFLOPs per image; {names} were the fastest here, {passes}."
+            return
         yield (
             f"{fewest} GFLOPs per image; {bold(fast['model'])} was the fastest here, {speed} "
-            f"({passes}){tied}."
+            f"({passes})."
         )
 
 

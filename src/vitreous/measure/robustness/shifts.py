@@ -191,7 +191,7 @@ def rank_by_mean_accuracy(result: Result, shifts: str) -> str:
     rows = result.table[result.table["overall"]]
     return rank_models(
         mean_by_model(rows),
-        f"{{model}} withstands {shifts} best, with {{}} right on average",
+        f"{{model}} [withstands|withstand] {shifts} best, with {{}} right on average",
         "{model} worst, with {}",
         f"{{models}} are tied on {shifts}, with {{}} to {{}} right on average",
         format_percent,
