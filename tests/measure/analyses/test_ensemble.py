@@ -127,3 +127,10 @@ def test_one_image_has_no_interval() -> None:
         .isna()
         .all(axis=None)
     )
+
+
+def test_pairs_that_disagree_alike_are_named_once() -> None:
+    members = {"a": Linear(seed=1), "b": Linear(seed=1), "c": Linear(seed=2)}
+    _, pairs = Ensemble.sentences(Ensemble()(members, data()))
+    assert pairs.startswith("Of all pairs of members, <b>a × c</b> and <b>b × c</b> disagree most")
+    assert "; <b>a × b</b> least, on 0.0" in pairs

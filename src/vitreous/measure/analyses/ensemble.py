@@ -188,6 +188,9 @@ class Ensemble(Analysis):
         ]
         if pairs.empty:
             return
+        order = [row["model"] for row in members]
+        once = [order.index(a) < order.index(b) for a, b in pairs[["model", "other"]].values]
+        pairs = pairs[once]  # the table has each pair in both orders
         names = pairs["model"].astype(str) + " × " + pairs["other"].astype(str)
         shares = mean_by_model(pairs.assign(model=names), DISAGREEMENT)
         if not any(share.mean for share in shares.values()):

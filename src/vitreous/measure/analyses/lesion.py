@@ -226,8 +226,10 @@ class Lesion(Analysis):
             paired = pair_rows(result, changes, names)
             tied = tied_with(names[lesions.index(most)], falls, paired)
             worst = sorted(
-                (lesions[names.index(name)] for name in tied), key=lambda row: -row["value"]
+                (row for name, row in zip(names, lesions, strict=True) if name in tied),
+                key=lambda row: -row["value"],
             )
+            worst = [row for row in worst if row not in harmless]
             worst.sort(key=lambda row: row is not most)
             changed = f"with it changed ({escape(most['change'])})"
             change = "without it" if most["change"] == "taken out" else changed
