@@ -1,4 +1,4 @@
-"""Long-running jobs: measuring the cost of edits over the data set, and writing reports.
+"""Long-running jobs: measuring the cost of edits over the dataset, and writing reports.
 
 A measurement runs on the worker thread that also computes views, in steps of a tenth of a second,
 so that the page stays responsive. A report runs on a thread of its own, with copies of the
@@ -41,6 +41,10 @@ class Job:
     error: str = ""
     began: float = field(default_factory=perf_counter)
     cancelled: threading.Event = field(default_factory=threading.Event)
+    view: dict[str, Any] = field(default_factory=dict)
+    """Edits and changes of the page that began it, as it sent them."""
+    delivered: bool = False
+    """Whether a page has fetched its result or error."""
 
     @property
     def running(self) -> bool:
@@ -89,6 +93,11 @@ class Jobs:
             raise UnknownName("job", name, ())
         return self._jobs[name]
 
+    def pending(self) -> list[Job]:
+        """Jobs that run, or whose result no page has fetched: those a page finds when it loads."""
+        jobs = self._jobs.values()
+        return [job for job in jobs if job.running or not (job.delivered or job.cancelled.is_set())]
+
     def cancel(self, name: str) -> None:
         """Stop a job at its next piece; a finished one stays finished."""
         job = self.find(name)
@@ -120,7 +129,7 @@ class Jobs:
         return job
 
     def measure(self, state: State, images: int) -> Job:
-        """Begin to measure what changes and edits cost over the data set."""
+        """Begin to measure what changes and edits cost over the dataset."""
         for model in self.explorer.models:
             self.explorer.intended(model, state)  # raises for units that do not exist
         if not state.edits and not state.changes:

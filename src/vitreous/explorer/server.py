@@ -31,7 +31,7 @@ from vitreous.explorer.access import OwnPageOnly, new_token
 from vitreous.explorer.as_python import python_of
 from vitreous.explorer.assets import PageFile, page_files
 from vitreous.explorer.connections import PATIENCE, ImpatientProtocol
-from vitreous.explorer.jobs import Jobs
+from vitreous.explorer.jobs import Job, Jobs
 from vitreous.explorer.pictures import describe_picture
 from vitreous.explorer.state import parse_state
 from vitreous.explorer.views import Explorer
@@ -76,6 +76,7 @@ class App:
             self._route("/api/images/{name}", self.image, "GET"),
             self._route("/api/upload", self.upload, "POST"),
             self._route("/api/measure", self.measure, "POST"),
+            self._route("/api/pending", self.pending, "GET"),
             self._route("/api/jobs/{name}", self.job, "GET"),
             self._route("/api/jobs/{name}", self.cancel, "DELETE"),
             self._route("/reports/{name}", self.report, "GET"),
@@ -87,7 +88,7 @@ class App:
             ("stream", JSON, lambda state, body, stop: explorer.stream(state, stop)),
             ("rollout", BYTES, lambda state, body, stop: explorer.rollout(state, stop)),
             ("attention", BYTES, self._attention),
-            ("report", JSON, lambda state, body, stop: {"job": jobs.report(state).id}),
+            ("report", JSON, lambda state, body, stop: _begun(jobs.report(state), body)),
             ("python", JSON, lambda state, body, stop: {"text": python_of(explorer, state)}),
         ):
             routes.append(self._route(f"/api/{name}", self._view(name, media, view), "POST"))
@@ -133,10 +134,18 @@ class App:
         images = body.get("images", len(self.explorer.data))
         if isinstance(images, bool) or not isinstance(images, int) or not 1 <= images <= 10**6:
             raise HTTPException(422, "images is a number of images, from 1 on.")
-        return _json({"job": self.jobs.measure(parse_state(body), images).id})
+        return _json(_begun(self.jobs.measure(parse_state(body), images), body))
+
+    async def pending(self, request: Request) -> Response:
+        """The jobs that a page which is loaded now may follow, the newest last."""
+        jobs = self.jobs.pending()
+        return _json({"jobs": [{"job": job.id, "kind": job.kind, **job.view} for job in jobs]})
 
     async def job(self, request: Request) -> Response:
-        return _json(self.jobs.find(str(request.path_params["name"])).status())
+        job = self.jobs.find(str(request.path_params["name"]))
+        status = job.status()
+        job.delivered = job.delivered or bool(status["result"] is not None or status["error"])
+        return _json(status)
 
     async def cancel(self, request: Request) -> Response:
         self.jobs.cancel(str(request.path_params["name"]))
@@ -187,6 +196,12 @@ class App:
 async def _disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _begun(job: Job, body: Mapping[str, Any]) -> dict[str, str]:
+    """The answer to a page that began a job, whose view is kept for one that is loaded later."""
+    job.view = {name: body.get(name) for name in ("edits", "changes", "mirror")}
+    return {"job": job.id}
 
 
 def build_app(

@@ -1,4 +1,4 @@
-// Jobs: measure an edit over the data set, save the view as a report, show it as Python code.
+// Jobs: measure an edit over the dataset, save the view as a report, show it as Python code.
 import { $, make, percent } from "./drawing.js";
 import { openDialog } from "./dialogs.js";
 import { requestBody } from "./state.js";
@@ -20,22 +20,37 @@ export class Jobs {
     const { edits, changes } = this.state.now;
     const some = edits.length > 0 || Object.keys(changes).length > 0;
     $("#measure").disabled = !some || Boolean(this.running);
-    $("#measure").title = some ? "Accuracy over the data set, before and after" : "Edit a unit or change the image first";
+    $("#measure").title = some ? "Accuracy over the dataset, before and after" : "Edit a unit or change the image first";
     $("#report").disabled = Boolean(this.running);
     const stale = this.measured && this.measured !== this.key();
     this.place.classList.toggle("stale", Boolean(stale));
   }
 
   /** What a result depends on. */
-  key() {
-    const { edits, changes, mirror } = this.state.now;
+  key({ edits, changes, mirror } = requestBody(this.state.now)) {
     return JSON.stringify([edits, changes, mirror]);
   }
 
   async start(kind) {
     const key = this.key();
+    await this.run(kind, key, async () => (await (await this.server.post(kind, requestBody(this.state.now))).json()).job);
+  }
+
+  /** Follow the newest job that a page began and no page has the result of, such as this one before it was reloaded. */
+  async resume() {
     try {
-      const { job } = await (await this.server.post(kind, requestBody(this.state.now))).json();
+      const { jobs } = await (await this.server.get("pending")).json();
+      const last = jobs.at(-1);
+      if (last && !this.running) await this.run(last.kind, this.key(last), () => last.job);
+    } catch (error) {
+      this.say(error);
+    }
+  }
+
+  /** Follow the job that `begin` returns. */
+  async run(kind, key, begin) {
+    try {
+      const job = await begin();
       this.running = job;
       this.measured = kind === "measure" ? key : null;
       this.draw();
@@ -62,6 +77,7 @@ export class Jobs {
       const now = await (await this.server.get(`jobs/${encodeURIComponent(job)}`)).json();
       if (now.error) throw new Error(now.error);
       if (now.result) return this.finish(now.result, kind);
+      if (now.cancelled) break; // in another tab
       if (now.of) {
         bar.value = now.done / now.of;
         const left = now.seconds_left ? `, ${Math.ceil(now.seconds_left)} s left` : "";

@@ -186,6 +186,7 @@ class Explorer {
       if (this.server.gone) return false;
       for (const channel of Object.values(this.channels)) channel.forget();
       this.ask(false);
+      this.jobs.resume();
       return true;
     });
   }
@@ -196,6 +197,7 @@ class Explorer {
     this.state.write(false);
     startTheme(() => this.drawControls());
     offerTour(this.session);
+    this.jobs.resume();
     document.documentElement.dataset.ready = "";
   }
 }
