@@ -1,4 +1,4 @@
-"""Train several models with one recipe on one data set and tabulate what comes out.
+"""Train several models with one recipe on one dataset and tabulate what comes out.
 
     python benchmarks/accuracy.py --data npz:cifar10 --name cifar10 --out results
     python benchmarks/accuracy.py --warm --classes 10  # compile every model once
@@ -59,7 +59,7 @@ def folder(title: str) -> str:
 
 
 def noise(classes: int, count: int, image: int) -> Dataset:
-    """Stands for a data set while compiling."""
+    """Stands for a dataset while compiling."""
     labels = torch.arange(count) % classes
     pixels = torch.randint(0, 256, (count, 3, image, image), dtype=torch.uint8)
     return Dataset(pixels, labels, tuple(map(str, range(classes))), "noise")

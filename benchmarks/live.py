@@ -73,7 +73,7 @@ class Client:
 
 
 def edits_of(running: Running) -> list[State]:
-    """Every edit that the model can take, but for the mean, which needs the data set first."""
+    """Every edit that the model can take, but for the mean, which needs the dataset first."""
     possible = running.explorer.models[0].possible
     return [
         {"model": 0, "unit": unit, "what": what}

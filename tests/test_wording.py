@@ -25,12 +25,13 @@ WORDS = re.compile(
     r"|(?<!a )(?<!second )\bmoments?\b|\bpass together|(?:asks?|needs?) no network"
     r"|at most so many|\btak(?:es?|ing) turns|everything random|too close to tell"
     r"|the way (?:up|down)\b|\bput off\b|with nothing at hand|the embedded world"
+    r"|\bdata[ -]sets?\b"
     r"|^#+ (?:many passes|looking inside|images in|trained models out)",
     re.MULTILINE,
 )
 """What a reader would have to learn first: say probe, checkpoint, resumes, offline, dataset."""
-NAMES = {"question", "moment", "moments", "exhibits", "exhibit.json"}
-"""Of files and attributes that stay readable to older versions."""
+NAMES = {"question", "moment", "moments", "exhibits", "exhibit.json", "data set"}
+"""Of files, attributes and recorded values that stay readable to older versions."""
 
 
 def documents() -> Iterator[tuple[str, str]]:

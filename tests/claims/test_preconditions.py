@@ -94,7 +94,7 @@ UNMET = {
     "transfer": (
         *(Precondition("transfer", True), percents(vit=90)),
         "It needs a ViT that was pre-trained on the labels of other classes (the fact source): "
-        "`vitreous study masked` trains one, given a data set called tiny100 beside the study's "
+        "`vitreous study masked` trains one, given a dataset called tiny100 beside the study's "
         "own.",
     ),
     "steps": (

@@ -31,7 +31,7 @@ from vitreous.errors import VitreousError
         ("folder", "There is no file or folder 'folder'"),
         ("folder:", "'folder:' names no images: something has to follow the colon."),
         ("C:\\no\\such", "There is no file or folder 'C:\\\\no\\\\such'"),
-        ("", "A data set needs a name"),
+        ("", "A dataset needs a name"),
         ("gone/*.jpg", "No file matches 'gone/*.jpg'; compare the pattern"),
         ("gone.zip", "There is no file 'gone.zip'."),
         ("gone-{000..004}.tar", "There is no file 'gone-000.tar' and 4 more."),

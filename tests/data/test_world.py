@@ -1,4 +1,4 @@
-"""The embedded world as a data set: which images one gets, and that they never change."""
+"""The embedded world as a dataset: which images one gets, and that they never change."""
 
 from __future__ import annotations
 

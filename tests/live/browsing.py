@@ -58,7 +58,7 @@ class Live:
         return self.explorer.models[model].subject
 
     def prepared(self, model: int, row: int) -> Tensor:
-        """An image of the data set as a model takes it."""
+        """An image of the dataset as a model takes it."""
         return self.subject(model).prepare(self.explorer.data.images[row][None])
 
 

@@ -245,7 +245,7 @@ def test_a_set_without_labels() -> None:
             "There is no option of variance 'unbaised'.",
         ),
         ({"data": "world:shape"}, "There is no synthetic dataset 'shape'. Did you mean shapes"),
-        ({"data": images(0)}, "The data set 'noise' is empty"),
+        ({"data": images(0)}, "The dataset 'noise' is empty"),
         ({"device": "mps"}, "double precision, which the device 'mps' does not have"),
         ({"device": "gpu"}, "There is no device 'gpu'"),
     ],

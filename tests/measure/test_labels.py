@@ -1,4 +1,4 @@
-"""Labels of a data set become numbers of a model's scores, in every way that folders are named;
+"""Labels of a dataset become numbers of a model's scores, in every way that folders are named;
 what cannot be matched says what to do."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose mean and std images get: the model's own if it says, else those that the data set declares,
+"""Whose mean and std images get: the model's own if it says, else those that the dataset declares,
 else ImageNet's, and it is said."""
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_the_origin_of_the_normalisation_is_recorded() -> None:
 def test_an_image_is_the_same_input_in_every_data_set(
     as_name: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Alone, among dark photos, by the name of the folder or as a data set: one prediction."""
+    """Alone, among dark photos, by the name of the folder or as a dataset: one prediction."""
     monkeypatch.setenv("VITREOUS_CACHE", str(tmp_path / "cache"))
     for number in range(4):
         folder = tmp_path / "photos" / str(number % 2)

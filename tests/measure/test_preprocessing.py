@@ -35,7 +35,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def evaluated_by_timm(
     model: nn.Module, top: Path, size: tuple[int, ...], **config: Any
 ) -> tuple[Tensor, Tensor]:
-    """Scores and labels of all files, by timm's data set and loader, as its validate.py has it."""
+    """Scores and labels of all files, by timm's dataset and loader, as its validate.py has it."""
     labels = {"a": 0, "b": 1}
     data = timm.data.create_dataset("", root=str(top), class_map=labels)
     loader = timm.data.create_loader(
@@ -59,7 +59,7 @@ def evaluated_by_timm(
 def test_tensors_and_predictions_equal_timms(
     name: str, size: tuple[int, ...], photos: Path
 ) -> None:
-    """Image by image, by timm's transform and by its data set and loader."""
+    """Image by image, by timm's transform and by its dataset and loader."""
     torch.manual_seed(0)
     more = {"img_size": size[1:]} if name.startswith("vit") else {}
     model = timm.create_model(name, num_classes=2, **more).eval()

@@ -25,13 +25,13 @@ Scale = Literal["sanity", "ten", "hundred"]
 """`sanity`: generated images; `ten`: real images of few classes, as CIFAR-10; `hundred`: real
 images of many classes, as CIFAR-100."""
 EMBEDDED = ("world:", "SYN-")
-"""Prefixes of data sets that are generated."""
+"""Prefixes of datasets that are generated."""
 TASKS = ("SYN-A", "SYN-B", "SYN-C", "SYN-D", "SYN-E")
 """The generated tasks that small versions of claims run on."""
 IMAGE_FACTS = ("data", "fraction", "held_out", "resolution", "measured")
 """Facts that decide which images a model is measured on."""
 MANY_CLASSES = 50
-"""Smallest number of classes of a data set with many classes."""
+"""Smallest number of classes of a dataset with many classes."""
 P = ParamSpec("P")
 
 
@@ -126,7 +126,7 @@ class Query:
     scale
         Decides which required sizes of effects apply.
     others
-        All evidence, on any images, for claims that name a data set and for exact properties.
+        All evidence, on any images, for claims that name a dataset and for exact properties.
     untrained
         Select the networks before training where a claim selects trained ones.
     paper
@@ -211,7 +211,7 @@ class Evidence:
 
     @cached_property
     def data(self) -> list[str]:
-        """Names of the data sets, the one with the most items first."""
+        """Names of the datasets, the one with the most items first."""
         names = [str(item.facts.get("data", "")) for item in self.items]
         return sorted(set(names), key=lambda name: (-names.count(name), name))
 
@@ -232,12 +232,12 @@ class Evidence:
 
 
 def scale_of(data: str, items: Sequence[EvidenceItem]) -> Scale:
-    """The scale whose required sizes of effects apply to the data set of these items."""
+    """The scale whose required sizes of effects apply to the dataset of these items."""
     return scale_for(data, max((item.count_classes() for item in items), default=0))
 
 
 def scale_for(data: str, classes: int) -> Scale:
-    """The scale whose required sizes of effects apply to a data set with `classes` classes."""
+    """The scale whose required sizes of effects apply to a dataset with `classes` classes."""
     if data.startswith(EMBEDDED):
         return "sanity"
     return "hundred" if classes >= MANY_CLASSES else "ten"

@@ -213,7 +213,7 @@ def read_exhibit(folder: Path) -> dict[str, Any]:
 def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
     """Convert the results of an inspection to evidence.
 
-    Every model on every data set is an item; `NAME@warmup` is a model at that checkpoint. If two
+    Every model on every dataset is an item; `NAME@warmup` is a model at that checkpoint. If two
     models have the same role, the first is judged and the other is listed in `not_judged`."""
     known = _described_models(results)
     roles = roles or {}

@@ -98,7 +98,7 @@ class Precondition:
             transferred = any("source" in item.facts for item in models.items)
             needed = (
                 "It needs a ViT that was pre-trained on the labels of other classes (the fact "
-                "source): `vitreous study masked` trains one, given a data set called tiny100 "
+                "source): `vitreous study masked` trains one, given a dataset called tiny100 "
                 "beside the study's own."
             )
             return "" if transferred or not models.items else needed

@@ -1,4 +1,4 @@
-"""`vitreous data`: describe a data set, and draw a contact sheet of it."""
+"""`vitreous data`: describe a dataset, and draw a contact sheet of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A contact sheet: some images of a data set in one picture, with the class under each."""
+"""A contact sheet: some images of a dataset in one picture, with the class under each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def save_contact_sheet(picture: Image.Image, path: Path) -> None:
 
 
 def choose_rows(labels: NDArray[np.int64], seed: int) -> list[list[int]]:
-    """Rows of the data set to show, by lines: one line per class, or one image each if many."""
+    """Rows of the dataset to show, by lines: one line per class, or one image each if many."""
     order = class_balanced_order(labels, seed)
     classes = np.unique(labels)
     by_class = {

@@ -73,7 +73,7 @@ class Dataset:
         return replace(self, images=images, labels=labels, truth=truth, views=views)
 
     def framed(self, framing: Framing) -> Dataset:
-        """The images with this framing, if `views` has them; else the data set itself."""
+        """The images with this framing, if `views` has them; else the dataset itself."""
         if framing not in self.views:
             return self
         views = {key: value for key, value in self.views.items() if key != framing}

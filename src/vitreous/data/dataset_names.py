@@ -1,4 +1,4 @@
-"""Names of data sets, checked without importing torch: a wrong name is reported within a second.
+"""Names of datasets, checked without importing torch: a wrong name is reported within a second.
 
 A name is a path (`photos`, `photos.zip`, `photos/*.jpg`), or a source and a name within it:
 `npz:PATH`, `tv:NAME`, `hf:NAME`, `world:TASK`. `folder:` may precede any path.
@@ -39,7 +39,7 @@ CHECKS = {
 
 
 def parse_dataset(name: str) -> tuple[str, str]:
-    """The module that reads a data set ("world" for synthetic images), and the name for it.
+    """The module that reads a dataset ("world" for synthetic images), and the name for it.
 
     >>> parse_dataset("tv:CIFAR10"), parse_dataset("world:shapes")
     (('torchvision_sets', 'CIFAR10'), ('world', 'shapes'))
@@ -56,9 +56,9 @@ def parse_dataset(name: str) -> tuple[str, str]:
 
 
 def _parse_path(name: str, source: str) -> str:
-    """The module that reads a path; errors say whether the source or the data set is unknown."""
+    """The module that reads a path; errors say whether the source or the dataset is unknown."""
     if not name.strip():
-        raise VitreousError(f"A data set needs a name, and {name!r} is none: {_forms()}.")
+        raise VitreousError(f"A dataset needs a name, and {name!r} is none: {_forms()}.")
     try:
         return reader_of(name)
     except NoSuchPath as error:
@@ -80,7 +80,7 @@ def _forms() -> str:
 
 
 def check_dataset(name: str, split: str | None = None) -> None:
-    """Raise if there is no such data set or split; names that only a download can check pass."""
+    """Raise if there is no such dataset or split; names that only a download can check pass."""
     if split is not None and split not in SPLITS:
         raise UnknownName("split", split, SPLITS, f"A split is one of {', '.join(SPLITS)}.")
     if "\0" in name:

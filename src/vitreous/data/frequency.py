@@ -60,7 +60,7 @@ def band_noise(
     - `"equal"`: the same, but `strength` is the root mean square after the ring, for every band;
     - `"released"`: δ is ± `strength`, with the ring of the released code (frequency ± 0.2 radians).
 
-    The paper does not give the strength of its noise. δ depends on (seed, index in the data set)
+    The paper does not give the strength of its noise. δ depends on (seed, index in the dataset)
     alone, not on the frequency; `first` is the index of the first image.
     """
     images, channels, *image = shape

@@ -1,4 +1,4 @@
-"""Load a data set by name, with one syntax for all sources.
+"""Load a dataset by name, with one syntax for all sources.
 
 | name | source |
 |---|---|
@@ -48,7 +48,7 @@ from vitreous.validation import check_ranges
 ListSource = Callable[[str, str, Path], Listing]
 
 DEFAULT_SIDE = 224
-"""Side of the images if those of a data set have different sizes."""
+"""Side of the images if those of a dataset have different sizes."""
 
 REFERENCE = 10_000
 """Maximum number of training images, evenly spread, that determine image size and normalisation."""
@@ -176,7 +176,7 @@ def _height_and_width(image: ImageSize | None) -> tuple[int, int] | None:
     *channels, height, width = image_size(image)
     if channels not in ([], [3]):
         raise VitreousError(
-            f"Data sets have images of 3 channels and not {channels[0]}; say "
+            f"Datasets have images of 3 channels and not {channels[0]}; say "
             f"image={(height, width)}."
         )
     return height, width
@@ -198,7 +198,7 @@ def _list_images(module: str, where: str, split: str, root: Path) -> tuple[Listi
         return listing, listing
     try:
         return listing, list_source(where, "train", root)
-    except NoSplit:  # a data set for testing only, or without labels
+    except NoSplit:  # a dataset for testing only, or without labels
         return listing, listing
 
 

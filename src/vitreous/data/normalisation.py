@@ -1,7 +1,7 @@
-"""Mean and standard deviation of a data set's channels, always those of its training split.
+"""Mean and standard deviation of a dataset's channels, always those of its training split.
 
 They are measured over all pixels of the reference images (see `loading`), independent of how many
-images are loaded, so that a model trained on a data set can be tested on a part of it.
+images are loaded, so that a model trained on a dataset can be tested on a part of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ papers'.
 
 
 def published_normalisation(name: str) -> tuple[Triple, Triple] | None:
-    """Published mean and std of a data set; None if there are none.
+    """Published mean and std of a dataset; None if there are none.
 
     >>> published_normalisation("tv:CIFAR10")[0]
     (0.4914, 0.4822, 0.4465)

@@ -34,7 +34,7 @@ class RandomStreams:
     name : str
         Purpose of the numbers, including the seed; each name has independent streams.
     first, images : int
-        Index of the first image in its data set, and the number of images.
+        Index of the first image in its dataset, and the number of images.
     device : torch.device
         Device on which the numbers are drawn.
     """

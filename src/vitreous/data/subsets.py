@@ -1,4 +1,4 @@
-"""Parts of a data set with the same share of every class.
+"""Parts of a dataset with the same share of every class.
 
 For one seed a smaller share is always contained in a larger one, so that a curve over data sizes
 adds images and never exchanges them.

@@ -1,4 +1,4 @@
-"""A data set as a table for the terminal: size, classes, normalisation and fingerprint."""
+"""A dataset as a table for the terminal: size, classes, normalisation and fingerprint."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def change_images(
     mean
         Mean of the model's channels in [0, 1]: the colour of boxes and of what high-pass removes.
     first
-        Place of the first image in its data set, on which random corruptions depend.
+        Place of the first image in its dataset, on which random corruptions depend.
 
     Returns
     -------

@@ -139,7 +139,7 @@ class LiveModel:
         return mirror_edit(edit, unit, self.number, self.subject.name, anatomy, self.possible)
 
     def mean_attention(self, unit: str, cancelled: Cancelled | None = None) -> Tensor:
-        """Attention of a unit of the unedited model, averaged over images of the data set.
+        """Attention of a unit of the unedited model, averaged over images of the dataset.
 
         The first call averages all units in one pass.
         """

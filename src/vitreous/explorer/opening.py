@@ -30,7 +30,7 @@ MOST_MODELS = 2
 """Maximum number of models on the page."""
 LIMIT = 512
 Images = str | Path | Dataset | Photo | Sequence[Photo]
-"""A data set or its name, or pictures."""
+"""A dataset or its name, or pictures."""
 
 
 def open_explorer(
@@ -109,7 +109,7 @@ def _spell_models(
 
 
 def _photos(given: Any, opened: Sequence[Subject]) -> Dataset:
-    """Pictures as a data set without labels, framed for every model."""
+    """Pictures as a dataset without labels, framed for every model."""
     batch = isinstance(given, (np.ndarray, Tensor)) and given.ndim == 4
     several = list(given) if batch or isinstance(given, (list, tuple)) else [given]
     if not several:

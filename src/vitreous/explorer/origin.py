@@ -19,7 +19,7 @@ class Origin:
     options: tuple[Mapping[str, Any], ...] = ()
     """What `subjects` was given for each of these alone."""
     data: str = ""
-    """The name of the data set; empty if it was given as it is."""
+    """The name of the dataset; empty if it was given as it is."""
     split: str | None = None
     limit: int | None = None
     seed: int = 0

@@ -1,4 +1,4 @@
-"""Images of the explorer, from the data set or uploaded, and their encoding for the page."""
+"""Images of the explorer, from the dataset or uploaded, and their encoding for the page."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ THUMBNAIL = 256
 
 
 class Picture(NamedTuple):
-    """An image of the data set or an uploaded one."""
+    """An image of the dataset or an uploaded one."""
 
     id: str
     label: str
     row: int | None
-    """Its row in the data set."""
+    """Its row in the dataset."""
     width: int
     height: int
     frames: tuple[Tensor, ...] = ()

@@ -42,7 +42,7 @@ MEMORY = 1 << 30
 OPERATION = 8 << 10
 """Bytes of an operation in the graph of an edited model, which a recording keeps alive."""
 STRIP = 64
-"""Images of the data set on the page."""
+"""Images of the dataset on the page."""
 UPLOADS = 50
 """Uploaded images that are kept."""
 
@@ -131,7 +131,7 @@ class Explorer:
         }
 
     def thumbnail(self, name: str) -> bytes:
-        """An image as the data set has it, or as it was uploaded, as a small PNG."""
+        """An image as the dataset has it, or as it was uploaded, as a small PNG."""
         picture = self.find_picture(name)
         if picture.row is None:
             return picture.thumbnail

@@ -1,6 +1,6 @@
-"""Match classes of a data set with a model's scores: by names, ImageNet wnids, indices or order.
+"""Match classes of a dataset with a model's scores: by names, ImageNet wnids, indices or order.
 
-A data set may have only some of the model's classes, in another order. Its labels are renumbered
+A dataset may have only some of the model's classes, in another order. Its labels are renumbered
 here, once, so that all other code can compare predictions with labels directly.
 """
 
@@ -25,10 +25,10 @@ LIBRARIES = ("timm", "torchvision", "Hugging Face")
 
 @dataclass(frozen=True)
 class ClassMatch:
-    """How the classes of a data set correspond to the scores of a model."""
+    """How the classes of a dataset correspond to the scores of a model."""
 
     places: tuple[int, ...]
-    """Index of the score of each class of the data set."""
+    """Index of the score of each class of the dataset."""
     names: tuple[str, ...]
     """Names of all scores."""
     how: str
@@ -36,7 +36,7 @@ class ClassMatch:
 
 
 def match_labels(data: Dataset, subjects: Sequence[Subject]) -> Dataset:
-    """Renumber the labels of a data set to indices of the models' scores.
+    """Renumber the labels of a dataset to indices of the models' scores.
 
     The first model whose classes can be matched decides. `matched` of the result says for every
     model why its predictions cannot be compared with the labels; the text is empty if they can.
@@ -77,18 +77,18 @@ def _other_scores(leader: str) -> str:
 def match_classes(
     classes: Sequence[str], outputs: int, own: Sequence[str], data: str
 ) -> ClassMatch | str:
-    """Match the classes of a data set with a model's scores; if impossible, return a sentence why.
+    """Match the classes of a dataset with a model's scores; if impossible, return a sentence why.
 
     Parameters
     ----------
     classes
-        Names of the data set's classes.
+        Names of the dataset's classes.
     outputs
         Number of the model's scores.
     own
         Names of the model's classes, or empty.
     data
-        Name of the data set in the sentence.
+        Name of the dataset in the sentence.
     """
     own = tuple(own) if len(own) == outputs else ()
     wnids, descriptions = _imagenet(outputs)

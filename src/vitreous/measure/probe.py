@@ -125,7 +125,7 @@ class Batch:
     """
 
     rows: Tensor
-    """(b,) numbers of the images in the data set."""
+    """(b,) numbers of the images in the dataset."""
     images: Tensor
     """(b, 3, height, width) uint8."""
     labels: Tensor

@@ -44,7 +44,7 @@ def resampled_sums(values: ArrayLike, rows: Sequence[int], seed: int) -> Array:
     values
         (n, …) one number, or array of numbers, per image.
     rows
-        (n,) number of each image in its data set, which decides how often it is drawn.
+        (n,) number of each image in its dataset, which decides how often it is drawn.
 
     Returns
     -------

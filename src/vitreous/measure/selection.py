@@ -135,7 +135,7 @@ def choose_images(
 ) -> Dataset:  # fmt: skip
     """Choose at most `limit` images, class-balanced.
 
-    Without `split`, choose from the `usual` split, or from all images of a data set without splits.
+    Without `split`, choose from the `usual` split, or from all images of a dataset without splits.
     """
     data = given_images(data)
     if isinstance(data, str):
@@ -143,7 +143,7 @@ def choose_images(
         data = _framed(data, split or usual, opened, {**how, "shuffled": True})
         return replace(data, total=data.total or len(data))
     if len(data) == 0:
-        raise VitreousError(f"The data set {data.name!r} is empty: there are no images to measure.")
+        raise VitreousError(f"The dataset {data.name!r} is empty: there are no images to measure.")
     rows = class_balanced_order(data.labels.cpu().numpy(), seed)[: limit or len(data)]
     return replace(data.take(torch.from_numpy(rows)), total=data.total or len(data))
 

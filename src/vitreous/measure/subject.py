@@ -37,7 +37,7 @@ Model = nn.Module | Specimen | str
 CheckpointFiles = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
 """A checkpoint, several, or a dict of them by model."""
 USUAL = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""ImageNet's mean and std, used where neither model nor data set declares others."""
+"""ImageNet's mean and std, used where neither model nor dataset declares others."""
 Source = Literal["you", "model", "data set", "ImageNet"]
 
 log = getLogger("vitreous")
@@ -66,7 +66,7 @@ class Subject:
     """Whether its channels are blue, green, red."""
 
     def for_dataset(self, data: Dataset) -> Subject:
-        """Set mean and std: the model's own, else those the data set declares, else ImageNet's.
+        """Set mean and std: the model's own, else those the dataset declares, else ImageNet's.
 
         Statistics measured on a folder of images are not used, because the input for one image
         would then depend on the other images. Only this method decides on mean and std.
@@ -93,7 +93,7 @@ class Subject:
         return settings
 
     def describe_preprocessing(self, data: Dataset) -> str:
-        """The preprocessing of a data set for the model, in words."""
+        """The preprocessing of a dataset for the model, in words."""
         size = self.specimen.anatomy.image[1:]
         if self.framing is not None and self.framing in (data.framing, *data.views):
             steps = self.framing.describe()
@@ -141,7 +141,7 @@ class Subject:
 
 
 def _same_place(trained: str | None, data: str) -> bool:
-    """Whether a run was trained on this data set."""
+    """Whether a run was trained on this dataset."""
     if trained is None or trained.startswith("world:"):
         return False
     return Path(trained.removeprefix("folder:")) == Path(data.removeprefix("folder:"))
@@ -149,7 +149,7 @@ def _same_place(trained: str | None, data: str) -> bool:
 
 @cache
 def _warn_of_training_images(model: str, data: str) -> None:
-    """Warn, once per model and data set, that a model was trained on the images."""
+    """Warn, once per model and dataset, that a model was trained on the images."""
     log.warning(
         "%s was trained on images of %r that are among these; --split test, or split='test' in "
         "Python, takes those it has not seen.",

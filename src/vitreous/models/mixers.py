@@ -141,7 +141,7 @@ class WindowAttention(Attention):
 class MeanAttention(nn.Module):
     """Data-agnostic attention: one fixed matrix per head in place of softmax(q k^T).
 
-    Uniform until set, usually to the mean over a data set of a trained model's attention
+    Uniform until set, usually to the mean over a dataset of a trained model's attention
     (`vit.mean_attention`). It is kept as logits, so that rows always sum to one; `learned` trains
     them.
     """

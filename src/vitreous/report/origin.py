@@ -97,7 +97,7 @@ def _model_rows(inspection: Inspection) -> list[tuple[str, str]]:
 
 
 def images_of(data: dict[str, Any]) -> str:
-    """Return the number of images used and available, with the data set and split, as text."""
+    """Return the number of images used and available, with the dataset and split, as text."""
     used, available = data["images"], data.get("available", data["images"])
     count = plural(used, "image") if used >= available else f"{used:,} of {available:,} images"
     return f"{count} of {data['name']} ({data['split']})"

@@ -235,7 +235,7 @@ def show(
 
 
 def _one_image(pixels: NDArray[np.uint8], framing: Framing) -> Dataset:
-    """A data set of one image (3, h, w) without a label."""
+    """A dataset of one image (3, h, w) without a label."""
     images = torch.from_numpy(np.ascontiguousarray(pixels))[None]
     return Dataset(images, torch.tensor([-1]), (), "the picture", framing=framing)
 

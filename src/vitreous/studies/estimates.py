@@ -308,7 +308,7 @@ def _counts(images: Images) -> tuple[int, int]:
 
 
 def count_classes(name: str) -> int:
-    """The number of classes of a data set."""
+    """The number of classes of a dataset."""
     return len(_load(name, "test", None).classes)
 
 

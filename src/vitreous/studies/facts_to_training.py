@@ -262,7 +262,7 @@ def _pretraining(facts: Facts, scale: Scale, options: Options) -> Recipe:
 
 
 def _source_data(data: str, name: str) -> str:
-    """The data to pre-train on: a task of the embedded world, or a data set beside the study's own.
+    """The data to pre-train on: a task of the embedded world, or a dataset beside the study's own.
 
     For a study of `npz:data/cifar10`, tiny100 is `npz:data/tiny100`.
     """

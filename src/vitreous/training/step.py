@@ -34,7 +34,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class BatchFeed:
-    """Gathers batches of a data set for a device.
+    """Gathers batches of a dataset for a device.
 
     Images that are on the device are indexed there. Otherwise (too large, or mapped from a file) a
     thread gathers the next batch while the device works on the current one.

@@ -149,7 +149,7 @@ def small_data_is_not_overfitted(models: Query) -> Iterator[Effect]:
 
 @check("HDV-05")
 def longer_training_does_not_help(models: Query) -> Iterator[Effect]:
-    """Small data are all images of a data set with many classes, or a fifth of one with ten. One
+    """Small data are all images of a dataset with many classes, or a fifth of one with ten. One
     point matters."""
     share = 0.2 if models.scale == "ten" else None
     resnet = error(models("resnet", fraction=share))

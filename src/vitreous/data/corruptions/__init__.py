@@ -75,7 +75,7 @@ def corrupt(
     severity : int
         From 1 to 5.
     seed, first : int
-        The random seed, and the place of the first image in its data set. The corruption depends on
+        The random seed, and the place of the first image in its dataset. The corruption depends on
         seed, kind, severity and place alone, so batches of any size give the same images.
     size : {"cifar", "imagenet"}, optional
         The published set of strengths (default: "cifar" if both sides are below 96 pixels).

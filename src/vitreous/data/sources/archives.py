@@ -85,7 +85,7 @@ def list_archives(where: str, split: str, root: Path) -> Listing:
         raise VitreousError(
             f"There are no pictures in {where!r}; Vitreous looks for {', '.join(PICTURES)}."
         )
-    # in the order of a folder, so that an archive of a folder is the same data set
+    # in the order of a folder, so that an archive of a folder is the same dataset
     chosen.sort(key=lambda member: (member.archive, member.path.split("/")))
     return _list_folders(_Pictures(where, files, archives, chosen), split)
 

@@ -136,7 +136,7 @@ def _opened(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Ima
 
 @cache
 def _formats() -> list[str]:
-    """The formats to read. Others are not used in data sets, and some run programs: Pillow passes
+    """The formats to read. Others are not used in datasets, and some run programs: Pillow passes
     EPS to Ghostscript."""
     Image.init()
     return [name for name in FORMATS if name in Image.OPEN]

@@ -1,4 +1,4 @@
-"""`hf:name`: a data set on the Hugging Face hub, or a folder of one, read with the `datasets`
+"""`hf:name`: a dataset on the Hugging Face hub, or a folder of one, read with the `datasets`
 package."""
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An entry is a folder under `$VITREOUS_CACHE` (or `~/.cache/vitreous`): `images.npy`, and
 `entry.json` with checksums. It is written under another name and renamed when complete. So readers
-never see an incomplete entry, and several processes can decode the same data set. A damaged entry
+never see an incomplete entry, and several processes can decode the same dataset. A damaged entry
 is decoded again. Everything in the cache can be deleted at any time.
 """
 

@@ -1,7 +1,7 @@
 """`tv:CIFAR10`: torchvision's sets for image classification, downloaded if they are not there yet.
 
 The parameters of a constructor (`train=` or `split=`) show how to choose the split, without a table
-of data sets. If a data set keeps its images in one array, that is used; otherwise pictures are read
+of datasets. If a dataset keeps its images in one array, that is used; otherwise pictures are read
 one by one.
 """
 
@@ -37,7 +37,7 @@ SETS = (
     "PCAM",
     "RenderedSST2", "StanfordCars", "SUN397", "FakeData",
 )  # fmt: skip
-"""Data sets with one label per image; torchvision also has boxes, captions, flow and video."""
+"""Datasets with one label per image; torchvision also has boxes, captions, flow and video."""
 
 STALLED = 20.0
 """Seconds without data after which a download is aborted."""
@@ -68,7 +68,7 @@ def check_torchvision_set(where: str) -> None:
 
 
 def _build_split(where: str, kind: Any, given: dict[str, Any], split: str) -> Any:
-    """Build the data set with the first name of the split that it does not reject (ValueError)."""
+    """Build the dataset with the first name of the split that it does not reject (ValueError)."""
     for word in SPLIT_NAMES[split]:
         try:
             return _build(where, kind, {**given, "split": word})
@@ -79,7 +79,7 @@ def _build_split(where: str, kind: Any, given: dict[str, Any], split: str) -> An
 
 
 def _build(where: str, kind: Any, given: dict[str, Any]) -> Any:
-    """The torchvision data set; its files are downloaded if missing."""
+    """The torchvision dataset; its files are downloaded if missing."""
     try:
         return kind(**given)
     except (RuntimeError, OSError) as error:  # raised by torchvision if files are missing

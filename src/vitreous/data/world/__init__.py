@@ -1,4 +1,4 @@
-"""Synthetic data sets: small images that the package draws itself, with complete ground truth.
+"""Synthetic datasets: small images that the package draws itself, with complete ground truth.
 
 `load("shapes")` gives objects whose shape, texture, colour, place and background are independent of
 each other; `load("cues")` and `load("conflict")` a training and a test set for shape against

@@ -110,7 +110,7 @@ def draw_motifs(
 ) -> Drawn:
     """SYN-B: which 3 × 3 motif occurs once, anywhere, on noise. Local, and the same everywhere.
 
-    Fewer motifs on fainter noise are the same task for small data sets: with eight motifs in noise
+    Fewer motifs on fainter noise are the same task for small datasets: with eight motifs in noise
     of half their contrast a transformer needs many thousand images to leave chance.
     """
     motif = _integers(generator, kinds, count)

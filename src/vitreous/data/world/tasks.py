@@ -1,4 +1,4 @@
-"""The synthetic tasks, and data sets of them."""
+"""The synthetic tasks, and datasets of them."""
 
 from __future__ import annotations
 

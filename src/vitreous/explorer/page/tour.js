@@ -7,7 +7,7 @@ const STEPS = [
   ["#anatomy", "Take the model apart", "Each row is a block, each chip a unit. Choose one and press O to switch it off. Several edits add up."],
   ["#prediction", "Watch the prediction", "Bars show the model as it is now; the thin mark is where it was. Undo, redo and reset stand below."],
   ["#sliders", "Disturb the image", "Move noise through the frequencies, filter or corrupt the image. Shift and drag on the image to occlude a part."],
-  ["#jobs", "Make it a measurement", "Measure an edit over the data set, save the view as a report, or copy it as Python. The address keeps the view."],
+  ["#jobs", "Make it a measurement", "Measure an edit over the dataset, save the view as a report, or copy it as Python. The address keeps the view."],
 ];
 const SEEN = "vitreous-tour";
 

@@ -9,7 +9,7 @@ query in a layer, have a row of the identity there. `identity=False` leaves out 
 moves information between tokens. So models with convolutions between attention layers, or with
 grids that change, are refused.
 
-If the data set has the bounding box of each object (the synthetic ones do), `inside` is the share
+If the dataset has the bounding box of each object (the synthetic ones do), `inside` is the share
 of the patches' total within it; a patch at the border counts in proportion. `box` is the share of
 the image within the box, which is the value of `inside` if all patches have equal shares.
 

@@ -37,7 +37,7 @@ class ProbeData:
     """Shots for which every class has enough images."""
     evaluation: Dataset
     first: int
-    """Number of the first evaluation image in its data set."""
+    """Number of the first evaluation image in its dataset."""
     missing: dict[str, str]
     """Reasons why other shots are left out."""
 
