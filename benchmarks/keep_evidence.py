@@ -4,8 +4,9 @@
 
 All findings are judged on the study's folder, and of each result those columns keep their bootstrap
 replicates that were read, rounded to a sixteenth of their standard error (which adds less than a
-thousandth to it). Pictures, maps and the records of the trainings are left out. The verdicts stay
-the same; a finding that reads something new needs the study again.
+thousandth to it). Pictures and maps are left out, and so are weights. The verdicts stay the same,
+and a study that runs in the folder of the unpacked archive trains and measures nothing again. A
+finding that reads something new needs the study again.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ def keep(study: Path, out: Path) -> None:
     evidence = load_evidence(study)
     with TemporaryDirectory() as home:
         copy = Path(home) / "study"
-        shutil.copytree(study, copy, ignore=shutil.ignore_patterns(TRAININGS, "locks"))
+        heavy = shutil.ignore_patterns("weights", "*.safetensors*", "locks")
+        shutil.copytree(study / TRAININGS, copy / TRAININGS, ignore=heavy)
+        others = shutil.ignore_patterns(TRAININGS, "locks")
+        shutil.copytree(study, copy, ignore=others, dirs_exist_ok=True)
         folders = sorted(path.parent for path in (copy / EXHIBITS).glob(f"*/{INDEX}"))
         for folder, item in zip(folders, evidence.items, strict=True):
             index = read_exhibit(folder)
