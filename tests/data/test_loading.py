@@ -76,6 +76,15 @@ def test_images_keep_the_size_they_share(tmp_path: Path) -> None:
         assert load(f"folder:{tmp_path}", image=size).image == (16, 12)
 
 
+def test_one_folder_has_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However its path is written: results and runs are compared by name as well."""
+    save(tmp_path / "photos" / "1.png", noise(1, 8, 8)[0])
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos", "photos/", "./photos", ".//photos//"):
+        assert load(name).name == "photos"
+    assert load("folder:./photos/").name == "folder:photos"
+
+
 def test_arrays_are_resized_like_files(tmp_path: Path) -> None:
     images = noise(4, 12, 16)
     np.savez(tmp_path / "a_train.npz", images=images, labels=[0, 1, 0, 1])

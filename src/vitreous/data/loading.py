@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from vitreous.data.dataset import Dataset
-from vitreous.data.dataset_names import check_dataset, parse_dataset
+from vitreous.data.dataset_names import check_dataset, parse_dataset, plain_name
 from vitreous.data.framing import Framing
 from vitreous.data.normalisation import measured_normalisation, published_normalisation
 from vitreous.data.sources.decode import VERSION, Faults, decode, shared_size
@@ -114,6 +114,7 @@ def load(
     name = str(name)
     check_dataset(name, split)
     check_ranges(size=size, seed=seed)
+    name = plain_name(name)
     source, where = parse_dataset(name)
     if split is None:
         split, whole = "train", True
