@@ -14,7 +14,6 @@ from vitreous.commands.inspect_options import MeasureOptions, Settings, parse_pr
 from vitreous.commands.output_files import OutputFile
 from vitreous.commands.terminal import console
 from vitreous.errors import UnknownName
-from vitreous.plugins import BOOK_PROBES
 from vitreous.weight_pairs import pair_weights
 
 if TYPE_CHECKING:
@@ -124,13 +123,12 @@ def _measure_before_training(
     model is a run, or no such probe is among the settings.
     """
     # numpy and torch come with these
-    from vitreous.claims.book import REPRESENTATION
+    from vitreous.claims.book import WITHOUT_CONTROL
     from vitreous.measure.engine import inspect
     from vitreous.measure.partial import Interrupted
 
     names = [] if options.weights else model_names.before_training(models)
-    compared = REPRESENTATION | BOOK_PROBES.keys()
-    settings = {name: value for name, value in probe_settings.items() if name in compared}
+    settings = {n: value for n, value in probe_settings.items() if n not in WITHOUT_CONTROL}
     if not names or not settings:
         return None
     try:
