@@ -11,6 +11,7 @@ from PIL import Image
 
 from other_books import forgotten_books
 from vitreous import Inspection, VitreousError, claims
+from vitreous.claims.book import find_claim
 from vitreous.claims.loading import load_evidence
 from vitreous.claims.verdicts import Verdict, judge
 from vitreous.cli import main
@@ -49,6 +50,37 @@ def test_it_is_measured_and_judged_but_not_shown(home: Path) -> None:
     assert verdict(list(judgement.verdicts)).outcome == "holds untrained"
     stored = judge(load_evidence(home / "numbers"), claims.every_claim())
     assert verdict(stored).outcome == "holds untrained"
+
+
+def test_models_measured_together_are_judged_beside_each_other(tmp_path: Path) -> None:
+    """The control of a ViT beside a ResNet is the untrained ViT beside the trained ResNet, as in a
+    study."""
+    home = tmp_path / "numbers"
+    given = ("--probes", "cka", "local_heads", "localisation", "--limit", "64", "--device", "cpu")
+    where = ("--out", str(tmp_path / "report.html"), "--results", str(home))
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", "nano:vit", "nano:resnet", *given, *where])
+    assert end.value.code == 0
+    evidence = load_evidence(home)
+    wanted = [find_claim(claims.every_claim(), f"SLC-{n}") for n in ("06", "07", "13", "19")]
+    found = {each.claim.id: each for each in judge(evidence, wanted)}
+    assert all(each.measured and not each.missing for each in found.values())
+    assert all(each.main is not None and each.main.controlled for each in found.values())
+    stored = Inspection.load(home)
+    judgement = judge_inspection(stored, {})
+    assert judgement is not None
+    same = {each.claim.id: each.outcome for each in judgement.verdicts}
+    assert {id: same[id] for id in found} == {id: each.outcome for id, each in found.items()}
+    assert stored.control is not None
+    effect = found["SLC-19"].main
+    assert effect is not None
+    assert effect.control is not None
+    table = stored.control["localisation"].table
+    table = table.drop_duplicates("model").set_index("model")["contrast"]
+    gap = table["nano:vit@initial"] - table["nano:resnet"]
+    assert effect.control.value == pytest.approx(gap, abs=1e-6)
+    page = (tmp_path / "report.html").read_text()
+    assert "<b>vit</b> is nano:vit and <b>resnet</b> is nano:resnet." in page
 
 
 ROUGHNESS = """

@@ -8,9 +8,10 @@ guessed from the units of a model: a ConvNeXt is no ResNet."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -19,6 +20,7 @@ from vitreous.claims.book_sources import every_book
 from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.evidence_item import marks
 from vitreous.claims.facts import (
+    Facts,
     check_facts,
     describe_facts,
     parse_facts,
@@ -240,13 +242,33 @@ def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None =
             first = items.setdefault(describe_facts(item.facts), item)
             if first.name != name:
                 not_judged[name] = SAME_ROLE.format(first=first.name, role=role)
-    return Evidence(items.values(), not_judged)
+    return Evidence([*items.values(), *_pairs([*items.values()])], not_judged)
+
+
+def _pairs(items: Sequence[EvidenceItem]) -> Iterator[EvidenceItem]:
+    """Every model beside every other one that was measured with it on the same images."""
+    for item, other in permutations(items, 2):
+        later = other.seed - item.seed  # claims name the seed of the second relative to the first
+        if other.facts.get("data") != item.facts.get("data") or later < 0:
+            continue
+        both = {n: result for n, result in item.results.items() if _is_beside(result, other.name)}
+        facts = {name: other.facts[name] for name in other.facts if name not in ("data", "seed")}
+        beside = describe_facts({**facts, "seed": later} if later else facts)
+        if both:
+            yield EvidenceItem(_added(item.facts, beside=beside), both, item.name, other.name)
+
+
+def _added(facts: Facts, **more: str) -> Facts:
+    """The facts with some more, in the order of the vocabulary."""
+    known = {name: value for name, value in facts.items() if name != "model"}
+    return check_facts(str(facts["model"]), {**known, **more})
 
 
 def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
     """Add the same networks before training to the evidence of an inspection.
 
-    `control` has the results of `NAME@initial`, which is what NAME is, apart from its training. It
+    `control` has the results of `NAME@initial`, which is what NAME is, apart from its training;
+    beside another model, that one is trained. It
     was measured by the same command on the same images; where another model of the inspection takes
     them in another size, the fingerprint is that of the other size."""
     untrained = []
@@ -256,11 +278,12 @@ def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
             each: result
             for each, result in control.items()
             if _is_about(result, name) and _data_name(result) == data
+            if not item.other or _is_beside(result, item.other)
         }
         if own and not item.facts.get("checkpoint"):
             known = {each: _marks_beside(item, result) for each, result in own.items()}
-            facts = {**item.facts, "checkpoint": "start"}
-            untrained.append(EvidenceItem(facts, own, name, known=known))
+            facts = _added(item.facts, checkpoint="start")
+            untrained.append(EvidenceItem(facts, own, name, item.other, known=known))
     return Evidence([*evidence.items, *untrained], evidence.not_judged)
 
 
@@ -324,6 +347,11 @@ def _at_chance(results: Mapping[str, Result]) -> dict[str, str]:
 
 def _data_name(result: Result) -> str:
     return str(result.about.get("data", {}).get("name", ""))
+
+
+def _is_beside(result: Result, model: str) -> bool:
+    """Whether a model was measured together with those of the result."""
+    return model in result.about.get("beside", ())
 
 
 def _is_about(result: Result, model: str) -> bool:
