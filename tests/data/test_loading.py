@@ -63,13 +63,17 @@ def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
             load(name, image=image)
 
 
-def test_images_keep_the_size_they_share(tmp_path: Path) -> None:
+def test_images_keep_the_size_they_share(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     tree(tmp_path, {"train/a": 2, "test/a": 1}, side=10)
     assert load(f"folder:{tmp_path}").image == (10, 10)
     save(tmp_path / "test/a/odd.png", noise(1, 30, 20)[0])
     assert load(f"folder:{tmp_path}", split="test").image == (10, 10)  # the training split decides
     save(tmp_path / "train/a/odd.png", noise(1, 30, 20)[0])
-    assert load(f"folder:{tmp_path}").image == (224, 224)
+    with caplog.at_level("WARNING", logger="vitreous"):
+        assert load(f"folder:{tmp_path}").image == (224, 224)
+    assert "differ in size: the middle of each is resized to 224x224" in caplog.text
     assert load(f"folder:{tmp_path}", split="test").image == (224, 224)
     assert load(f"folder:{tmp_path}", image=16).image == (16, 16)
     for size in ((16, 12), [16, 12], (3, 16, 12)):
