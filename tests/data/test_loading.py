@@ -63,9 +63,7 @@ def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
             load(name, image=image)
 
 
-def test_images_keep_the_size_they_share(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_images_keep_the_size_they_share(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tree(tmp_path, {"train/a": 2, "test/a": 1}, side=10)
     assert load(f"folder:{tmp_path}").image == (10, 10)
     save(tmp_path / "test/a/odd.png", noise(1, 30, 20)[0])
