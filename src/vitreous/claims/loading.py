@@ -35,6 +35,7 @@ from vitreous.results.weight_origin import untrained_words
 from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
+ONE_IMAGE = "measured on a single image, which has no interval"
 NO_ROLE = "nothing says what it is; tell with --role, as in --role NAME='vit pool=gap'"
 SAME_ROLE = "it has the role of {first} ({role!r}); tell them apart with --role, as in 'vit size=s'"
 EXHIBITS, INDEX, STUDY = "exhibits", "exhibit.json", "study.json"
@@ -312,10 +313,11 @@ def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
     """Models of an inspection that are not judged, and why: those that have learned nothing.
 
     They have random weights, a checkpoint that is still as initialised, or an accuracy at chance.
+    What was measured on a single image is not judged, either, because it has no interval.
     Checkpoints early in a training (`NAME@initial`, `NAME@warmup`) are exempt, because claims use
     them as what they are.
     """
-    reasons = _at_chance(results)
+    reasons = {**_of_one_image(results), **_at_chance(results)}
     for name, record in _described_models(results).items():
         if "@" in name:
             continue
@@ -324,6 +326,16 @@ def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
         elif record.get("weights") == "random":
             reasons[name] = RANDOM
     return reasons
+
+
+def _of_one_image(results: Mapping[str, Result]) -> dict[str, str]:
+    """A sentence for each model whose results are all of one image."""
+    images: dict[str, int] = {}
+    for result in results.values():
+        count = int(result.about.get("data", {}).get("images", 2))
+        for name in result.about.get("models", {}):
+            images[name] = max(count, images.get(name, 0))
+    return {name: ONE_IMAGE for name, count in images.items() if count < 2}
 
 
 def _at_chance(results: Mapping[str, Result]) -> dict[str, str]:
