@@ -7,7 +7,6 @@ import errno
 import json
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -167,16 +166,6 @@ def test_another_run_in_the_folder_is_left_alone(tmp_path: Path) -> None:
         go(tmp_path, PLAIN.but(lr=0.1))
     with pytest.raises(VitreousError, match=r"data\.images is 70 there and 60 here"):
         go(tmp_path, PLAIN, data=images(60))
-
-
-def test_the_same_images_under_another_name_resume(tmp_path: Path) -> None:
-    """From another current folder, `photos` is called `../photos`."""
-    state = go(tmp_path, PLAIN).model.state_dict()
-    again = go(tmp_path, PLAIN, data=replace(images(), name="../photos"))
-    assert all(torch.equal(state[name], value) for name, value in again.model.state_dict().items())
-    other = images()
-    with pytest.raises(VitreousError, match=r"data\.fingerprint is"):
-        go(tmp_path, PLAIN, data=replace(other, images=255 - other.images))
 
 
 def test_two_processes_in_one_folder(tmp_path: Path) -> None:
