@@ -75,9 +75,9 @@ def test_models_measured_together_are_judged_beside_each_other(tmp_path: Path) -
     effect = found["SLC-19"].main
     assert effect is not None
     assert effect.control is not None
-    table = stored.control["localisation"].table
-    table = table.drop_duplicates("model").set_index("model")["contrast"]
-    gap = table["nano:vit@initial"] - table["nano:resnet"]
+    rows = stored.control["localisation"].table.drop_duplicates("model")
+    contrast = rows.set_index("model")["contrast"]
+    gap = contrast["nano:vit@initial"] - contrast["nano:resnet"]
     assert effect.control.value == pytest.approx(gap, abs=1e-6)
     page = (tmp_path / "report.html").read_text()
     assert "<b>vit</b> is nano:vit and <b>resnet</b> is nano:resnet." in page
