@@ -86,7 +86,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("anatomi resnet18", 'Unknown command "anatomi". Did you mean "anatomy"?'),
         ("anatomy", "requires an argument"),
         ("doctor --debug=perhaps", "into bool"),
-        ("anatomy resnet18 --imag 3", "Unknown option"),
+        ("anatomy resnet18 --imag 3", "Unknown option: --imag. Did you mean --image?"),
+        ("train vit_nano --epochs 3", "Unknown option: --epochs. Write --set epochs=VALUE."),
+        ("lesion nano:vit --what=skips", "Unknown option: --what. Write --set what=VALUE."),
+        (
+            "claims judge numbers --paper SLC",
+            "Unknown option: --paper. `vitreous claims judge --help` lists the options.",
+        ),
         ("data photos --image 48 96", "Nothing takes '96'; `vitreous data --help` says"),
         (
             "anatomy resnet18 --image big",

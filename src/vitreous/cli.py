@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import fields
 from inspect import signature
 from io import TextIOWrapper
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import (
+    App,
+    CycloptsError,
+    Parameter,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from vitreous import __version__
 from vitreous.commands.anatomy import show_anatomy
@@ -115,6 +121,9 @@ def _report_error(error: Exception, tokens: Sequence[str]) -> int:
             f"`vitreous {' '.join(tokens[:1])} --help` says how many values each option has."
         )
         return 2
+    if isinstance(error, UnknownOptionError):
+        complain(_unknown_option(error))
+        return 2
     if isinstance(error, CycloptsError):
         complain(" ".join(str(error).split()))
         return 2
@@ -126,6 +135,21 @@ def _report_error(error: Exception, tokens: Sequence[str]) -> int:
         f"`vitreous {' '.join(tokens)} --debug` shows the traceback."
     )
     return INTERNAL_ERROR
+
+
+def _unknown_option(error: UnknownOptionError) -> str:
+    """The error, and how to set what `--set` takes or where the options are listed."""
+    flag = (error.token.keyword or error.token.value or "").partition("=")[0]
+    name, command = flag.lstrip("-").replace("-", "_"), error.command_chain or ()
+    settings: Container[str] = FIELDS if command == ("train",) else ()
+    if len(command) == 1 and command[0] in analyses.own_names():
+        settings = analyses.analysis_options(command[0])
+    if name in settings:
+        return f"Unknown option: {flag}. Write --set {name}=VALUE."
+    sentence = " ".join(str(error).split())
+    if "Did you mean" in sentence:
+        return sentence
+    return f"{sentence} `{' '.join(['vitreous', *command])} --help` lists the options."
 
 
 def _option_names(tokens: Sequence[str]) -> list[str]:

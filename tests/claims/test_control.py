@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from other_books import forgotten_books
 from vitreous import Inspection, VitreousError, claims
+from vitreous.claims.book import find_claim
 from vitreous.claims.loading import load_evidence
 from vitreous.claims.verdicts import Verdict, judge
 from vitreous.cli import main
@@ -48,6 +50,104 @@ def test_it_is_measured_and_judged_but_not_shown(home: Path) -> None:
     assert verdict(list(judgement.verdicts)).outcome == "holds untrained"
     stored = judge(load_evidence(home / "numbers"), claims.every_claim())
     assert verdict(stored).outcome == "holds untrained"
+
+
+def test_models_measured_together_are_judged_beside_each_other(tmp_path: Path) -> None:
+    """The control of a ViT beside a ResNet is the untrained ViT beside the trained ResNet, as in a
+    study."""
+    home = tmp_path / "numbers"
+    given = ("--probes", "cka", "local_heads", "localisation", "--limit", "64", "--device", "cpu")
+    where = ("--out", str(tmp_path / "report.html"), "--results", str(home))
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", "nano:vit", "nano:resnet", *given, *where])
+    assert end.value.code == 0
+    evidence = load_evidence(home)
+    wanted = [find_claim(claims.every_claim(), f"SLC-{n}") for n in ("06", "07", "13", "19")]
+    found = {each.claim.id: each for each in judge(evidence, wanted)}
+    assert all(each.measured and not each.missing for each in found.values())
+    assert all(each.main is not None and each.main.controlled for each in found.values())
+    stored = Inspection.load(home)
+    judgement = judge_inspection(stored, {})
+    assert judgement is not None
+    same = {each.claim.id: each.outcome for each in judgement.verdicts}
+    assert {id: same[id] for id in found} == {id: each.outcome for id, each in found.items()}
+    assert stored.control is not None
+    effect = found["SLC-19"].main
+    assert effect is not None
+    assert effect.control is not None
+    rows = stored.control["localisation"].table.drop_duplicates("model")
+    contrast = rows.set_index("model")["contrast"]
+    gap = contrast["nano:vit@initial"] - contrast["nano:resnet"]
+    assert effect.control.value == pytest.approx(gap, abs=1e-6)
+    page = (tmp_path / "report.html").read_text()
+    assert "<b>vit</b> is nano:vit and <b>resnet</b> is nano:resnet." in page
+
+
+ROUGHNESS = """
+from vitreous.measure.per_image import PerImage
+
+
+class Roughness(PerImage):
+    name = "roughness"
+
+    def refuses(self, subject, unit):
+        return "It has no feature map." if unit.grid is None else None
+
+    def values(self, subject, unit, sites):
+        return sites.out.map.diff(dim=-1).abs().mean((1, 2, 3))
+"""
+BOOK = """
+from pathlib import Path
+from vitreous.claims.book import Book
+from vitreous.claims.effects import more
+from vitreous.claims.evidence import reads
+
+BOOK = Book.read(Path(__file__).with_name("rough.toml"))
+
+@reads("roughness")
+def growth(rows):
+    values = rows.where(kind="mlp").draws()
+    return values[:, -1] / values[:, 0]
+
+@BOOK.check("ROUGH-1")
+def rougher(models):
+    yield more("last over first", growth(models("vit")), 1.0)
+"""
+FINDING = """
+[paper]
+key = "ROUGH"
+title = "Rough"
+authors = "We"
+year = 2026
+arxiv = ""
+
+[ROUGH-1]
+sentence = "Maps of a ViT get rougher."
+place = "here"
+reported = "more"
+study = "rough"
+"""
+
+
+def test_a_probe_of_your_own_has_a_control_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an entry in its book: a forgotten one made findings about architectures
+    reproduced."""
+    for name, text in (("rough.py", ROUGHNESS), ("notes.py", BOOK), ("rough.toml", FINDING)):
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    given = ("--probes", "rough.py:Roughness", "--limit", "16", "--device", "cpu")
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", "nano:vit", *given, "--out", "report.html", "--results", "numbers"])
+    assert end.value.code == 0
+    with forgotten_books():
+        [book] = claims.use_books(["notes.py:BOOK"])
+        [claim] = book.claims.values()
+        assert "roughness of vit checkpoint=start" in map(str, claim.needs())
+        [found] = judge(load_evidence("numbers"), [claim])
+    assert found.main is not None
+    assert found.main.controlled
 
 
 def test_where_it_is_missing_the_verdict_says_so(home: Path) -> None:

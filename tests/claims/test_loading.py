@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from vitreous.claims import every_claim
 from vitreous.claims.evidence import Evidence
 from vitreous.claims.loading import (
     NO_ROLE,
+    ONE_IMAGE,
     RANDOM,
     evidence_of,
     load_evidence,
@@ -123,6 +125,15 @@ def test_random_weights_and_models_at_chance_are_not_judged() -> None:
     }
     assert unjudged({"accuracy": measured({"net": RESNET}, percent=11)}) == {}
     assert unjudged({"variance": measured({"net": RESNET}, name="variance", percent=1)}) == {}
+
+
+def test_a_single_image_is_not_judged() -> None:
+    """It has no interval: numbers over layers alone made verdicts on one photo certain."""
+    one = measured({"net": RESNET}, name="variance")
+    one = replace(one, about={**one.about, "data": {**one.about["data"], "images": 1}})
+    assert unjudged({"variance": one}) == {"net": ONE_IMAGE}
+    assert not evidence_of({"variance": one}).items
+    assert unjudged({"variance": one, "accuracy": measured({"net": RESNET})}) == {}
 
 
 def test_checkpoints_may_be_random_or_at_chance() -> None:

@@ -63,17 +63,28 @@ def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
             load(name, image=image)
 
 
-def test_images_keep_the_size_they_share(tmp_path: Path) -> None:
+def test_images_keep_the_size_they_share(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tree(tmp_path, {"train/a": 2, "test/a": 1}, side=10)
     assert load(f"folder:{tmp_path}").image == (10, 10)
     save(tmp_path / "test/a/odd.png", noise(1, 30, 20)[0])
     assert load(f"folder:{tmp_path}", split="test").image == (10, 10)  # the training split decides
     save(tmp_path / "train/a/odd.png", noise(1, 30, 20)[0])
-    assert load(f"folder:{tmp_path}").image == (224, 224)
+    with caplog.at_level("WARNING", logger="vitreous"):
+        assert load(f"folder:{tmp_path}").image == (224, 224)
+    assert "differ in size: the middle of each is resized to 224x224" in caplog.text
     assert load(f"folder:{tmp_path}", split="test").image == (224, 224)
     assert load(f"folder:{tmp_path}", image=16).image == (16, 16)
     for size in ((16, 12), [16, 12], (3, 16, 12)):
         assert load(f"folder:{tmp_path}", image=size).image == (16, 12)
+
+
+def test_one_folder_has_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However its path is written: results and runs are compared by name as well."""
+    save(tmp_path / "photos" / "1.png", noise(1, 8, 8)[0])
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos", "photos/", "./photos", ".//photos//"):
+        assert load(name).name == "photos"
+    assert load("folder:./photos/").name == "folder:photos"
 
 
 def test_arrays_are_resized_like_files(tmp_path: Path) -> None:

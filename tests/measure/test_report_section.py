@@ -282,7 +282,7 @@ def test_one_model_is_not_ranked() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.01234, "0.0123"), (12.345, "12.3"), (1234.5, "1,234"), (-0.5, "−0.500"), (0, "0"),
-     (float("nan"), "–"), (1.5e-9, "1.50e−09"), (99.96, "100.0")],
+     (float("nan"), "–"), (1.5e-9, "1.50e−09"), (99.96, "100")],
 )  # fmt: skip
 def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert format_number(value) == text
@@ -290,6 +290,9 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
 
 def test_words() -> None:
     assert format_interval(0.9991, 0.9994) == "0.9991 to 0.9994"
+    assert format_interval(0.9997, 1.0) == "0.9997 to 1.000", "1.00 to 1.00 does not tell"
+    assert format_estimate(1.0, 1 - 1e-15, 1.0) == "1.00 (1.00 to 1.00)"
+    assert [format_number(each) for each in (0.9996, 99.97, 9.994)] == ["1.00", "100", "9.99"]
     assert format_interval(float("nan"), 1) == ""
     assert format_percent(0.5, 0.4, 0.6) == "50.0\u00a0% (40.0 to 60.0)"
     assert format_estimate(3, 2, 4, "px") == "3.00\u00a0px (2.00 to 4.00)"

@@ -267,6 +267,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: trained(in_chans=1).state_dict(),
         r"another architecture than test_vit: 'patch_embed\.proj\.weight' is",
     ),
+    "other patches": (
+        lambda: trained(patch_size=8).state_dict(),
+        r"another architecture than test_vit: 'patch_embed\.proj\.weight' is \(64, 3, 8, 8\) in "
+        r"the file and \(64, 3, 16, 16\) in the model",
+    ),
 }
 
 

@@ -19,12 +19,13 @@ from rich.console import Console
 
 import vitreous
 from claims.cases.dosovitskiy_2021 import CASES, trained
-from report.made_up import BELOW, GAP, made_up
+from report.made_up import BELOW, GAP, WIDE, made_up
 from vitreous import claims
 from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import Evidence, EvidenceItem, Need
 from vitreous.claims.loading import load_evidence
 from vitreous.claims.quantity import replicates_from_interval
+from vitreous.claims.statistics import UNKNOWN
 from vitreous.claims.verdicts import Verdict, judge
 from vitreous.cli import main
 from vitreous.commands.judge import (
@@ -159,8 +160,16 @@ def test_claims_show_prints_everything_about_a_claim() -> None:
             made_up("TST-01", "mixed", GAP, agrees, against, notes=("Because.",)),
             made_up("TST-02", "undecided", missing=(Need({"model": "vit"}, "cka"),)),
             made_up("TST-03", "weaker", GAP, withdrawn="Gone."),
+            made_up("TST-04", "undecided", WIDE, replace(agrees, label="another")),
+            made_up("TST-05", "undecided", Effect("unknown", UNKNOWN, "more"), agrees),
+            made_up("TST-06", "weaker", replace(GAP, control=BELOW.measured, learned=GAP.measured)),
         )
     )
+    assert "? undecided (1)" in text, "as the first paragraph counts"
+    assert "not measured (2)" in text
+    assert "wide (1 of 1 others agree)" in text
+    assert "unknown (" not in text
+    assert "Untrained: −1.00; training adds 4.20 (3.10 to 5.40)" in text
     assert "error of ViT minus error of ResNet (1 of 2 others agree)" in text
     assert "Because." in text
     assert "Missing: cka of vit. vitreous study zoo measures it." in text

@@ -290,6 +290,12 @@ def test_provenance_combines_what_the_results_record(
     new = replace(one, about={**one.about, "models": {VIT: known, NET: known}})
     old = replace(other, about={**other.about, "models": {VIT: {"fingerprint": "ab"}}})
     words = "\n".join(origin_section(Inspection({one.name: new, other.name: old})))
+    timed = {
+        name: replace(one, name=name, about={**one.about, "seconds": seconds})
+        for name, seconds in (("variance", 41), ("cka", 41), ("erf", 7), ("linear_probe", 9))
+    }
+    times = "\n".join(origin_section(Inspection(timed)))
+    assert "41 s for all probes together, 7 s for erf and 9 s for linear probe" in times
     assert words.count("16x16 as they are") == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,11 @@ def test_an_effect_in_words() -> None:
     )
     beside = Effect("x", measured(2, 1, 3), "more", control=measured(0.5, 0.4, 0.6))
     assert effect.in_words(beside).endswith("; untrained 0.500")
+    learned = replace(beside, learned=measured(1.5, 0.5, 2.5))
+    assert effect.in_words(learned).endswith("; training adds 1.50 (0.500 to 2.50)")
+    share = replace(measured(2, 1, 3), ratio=True)
+    factor = effect.in_words(replace(learned, measured=share, null=1.0))
+    assert factor.endswith("; training multiplies it by 1.50 (0.500 to 2.50)")
 
 
 def test_an_effect_that_was_not_measured_has_no_share_of_the_papers() -> None:

@@ -6,13 +6,15 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from processes import PATIENCE, ended, started
-from training.toy import RECIPE, go, lines, train_and_die
+from training.toy import RECIPE, go, images, lines, train_and_die
+from vitreous.errors import VitreousError
 from vitreous.storage.run_folder import Run
 from vitreous.training.loop import Trained
 from vitreous.training.step import Step
@@ -102,3 +104,13 @@ def test_the_state_alone_decides(tmp_path: Path, peaceful: Trained) -> None:
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 99}\n{"half a li')
     same(tmp_path, peaceful)
+
+
+def test_the_same_images_under_another_name_resume(tmp_path: Path) -> None:
+    """From another current folder, `photos` is called `../photos`."""
+    state = go(tmp_path, RECIPE).model.state_dict()
+    again = go(tmp_path, RECIPE, data=replace(images(), name="../photos"))
+    assert all(torch.equal(state[name], value) for name, value in again.model.state_dict().items())
+    other = images()
+    with pytest.raises(VitreousError, match=r"data\.fingerprint is"):
+        go(tmp_path, RECIPE, data=replace(other, images=255 - other.images))

@@ -44,28 +44,33 @@ Study = Literal[
 """Studies of this package's own papers; other books may have others."""
 Check = Callable[[Query], Iterable[Effect]]
 
-REPRESENTATION = frozenset(
+WITHOUT_CONTROL = frozenset(
     (
-        "attention_distance",
-        "attention_entropy",
-        "cka",
-        "equivariance",
-        "erf",
-        "filters",
-        "fourier",
-        "head_diversity",
-        "local_heads",
-        "localisation",
-        "nonlocality",
-        "position_similarity",
-        "rollout",
-        "similarity_to",
-        "skip_ratio",
-        "variance",
+        "accuracy",
+        "adversarial",
+        "attention_maps",
+        "band_noise",
+        "calibration",
+        "corruption",
+        "cost",
+        "cue_conflict",
+        "ensemble",
+        "frequency_pass",
+        "gates",
+        "hessian",
+        "identities",
+        "landscape",
+        "lesion",
+        "linear_probe",
+        "mc_dropout",
+        "occlusion",
+        "training",
+        "trajectory",
     )
 )
-"""Measurements of a network's representations, as opposed to its performance. An untrained network
-has them as well, so claims about trained networks are compared with an untrained control."""
+"""Measurements of a network's performance or training. All others are of its representations, those
+that plugins bring as well. An untrained network has representations, too, so claims about trained
+networks are compared with an untrained control."""
 
 
 PAPER_ENTRIES: Entries = {"key": str, "title": str, "authors": str, "year": int, "arxiv": str}
@@ -138,8 +143,8 @@ class Claim:
         Preconditions of testing the claim.
     control
         False if it is about representations, but untrained networks are no control for it.
-    probes
-        The probes that its book adds; they measure representations.
+    analyses
+        The analyses that its book adds; they need no untrained control.
     source
         The reference by which its book was given, if the book is not installed.
     """
@@ -160,7 +165,7 @@ class Claim:
     withdrawn: str = ""
     requires: tuple[Precondition, ...] = ()
     control: bool = True
-    probes: frozenset[str] = frozenset()
+    analyses: frozenset[str] = frozenset()
     source: str = ""
 
     @property
@@ -218,8 +223,8 @@ class Claim:
         query = Query(scale=scale)
         _main_effect(self.evaluate(query))
         trained = [need for need in query.needs if "checkpoint" not in need.facts]
-        representation = REPRESENTATION | self.probes
-        return bool(trained) and {need.result for need in query.needs} <= representation
+        exempt = WITHOUT_CONTROL | self.analyses
+        return bool(trained) and exempt.isdisjoint(need.result for need in query.needs)
 
     def control_needs(self, scale: Scale) -> list[Need]:
         query = Query(scale=scale, untrained=True)
@@ -305,7 +310,7 @@ class Book:
                 paper=self.paper,
                 check=check,
                 requires=requires,
-                probes=frozenset(self.extensions.probes),
+                analyses=frozenset(self.extensions.analyses),
                 **entry,
             )
             return check

@@ -8,9 +8,10 @@ guessed from the units of a model: a ConvNeXt is no ResNet."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -19,6 +20,7 @@ from vitreous.claims.book_sources import every_book
 from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.evidence_item import marks
 from vitreous.claims.facts import (
+    Facts,
     check_facts,
     describe_facts,
     parse_facts,
@@ -33,6 +35,7 @@ from vitreous.results.weight_origin import model_records, untrained_words
 from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
+ONE_IMAGE = "measured on a single image, which has no interval"
 NO_ROLE = "nothing says what it is; tell with --role, as in --role NAME='vit pool=gap'"
 SAME_ROLE = "it has the role of {first} ({role!r}); tell them apart with --role, as in 'vit size=s'"
 EXHIBITS, INDEX, STUDY = "exhibits", "exhibit.json", "study.json"
@@ -240,15 +243,35 @@ def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None =
             first = items.setdefault(describe_facts(item.facts), item)
             if first.name != name:
                 not_judged[name] = SAME_ROLE.format(first=first.name, role=role)
-    return Evidence(items.values(), not_judged)
+    return Evidence([*items.values(), *_pairs([*items.values()])], not_judged)
+
+
+def _pairs(items: Sequence[EvidenceItem]) -> Iterator[EvidenceItem]:
+    """Every model beside every other one that was measured with it on the same images."""
+    for item, other in permutations(items, 2):
+        later = other.seed - item.seed  # claims name the seed of the second relative to the first
+        if other.facts.get("data") != item.facts.get("data") or later < 0:
+            continue
+        both = {n: result for n, result in item.results.items() if _is_beside(result, other.name)}
+        facts = {name: other.facts[name] for name in other.facts if name not in ("data", "seed")}
+        beside = describe_facts({**facts, "seed": later} if later else facts)
+        if both:
+            yield EvidenceItem(_added(item.facts, beside=beside), both, item.name, other.name)
+
+
+def _added(facts: Facts, **more: str) -> Facts:
+    """The facts with some more, in the order of the vocabulary."""
+    known = {name: value for name, value in facts.items() if name != "model"}
+    return check_facts(str(facts["model"]), {**known, **more})
 
 
 def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
     """Add the same networks before training to the evidence of an inspection.
 
-    `control` has the results of `NAME@initial`, which is what NAME is, apart from its training. It
-    was measured by the same command on the same images; where another model of the inspection takes
-    them in another size, the fingerprint is that of the other size."""
+    `control` has the results of `NAME@initial`, which is what NAME is, apart from its training;
+    beside another model, that one is trained. It was measured by the same command on the same
+    images; where another model of the inspection takes them in another size, the fingerprint is
+    that of the other size."""
     untrained = []
     given = [item.facts for item in evidence.items]
     for item in evidence.items:
@@ -257,11 +280,12 @@ def add_control(evidence: Evidence, control: Mapping[str, Result]) -> Evidence:
             each: result
             for each, result in control.items()
             if _is_about(result, name) and _data_name(result) == data
+            if not item.other or _is_beside(result, item.other)
         }
-        facts = {**item.facts, "checkpoint": "start"}
+        facts = _added(item.facts, checkpoint="start")
         if own and not item.facts.get("checkpoint") and facts not in given:
             known = {each: _marks_beside(item, result) for each, result in own.items()}
-            untrained.append(EvidenceItem(facts, own, name, known=known))
+            untrained.append(EvidenceItem(facts, own, name, item.other, known=known))
     return Evidence([*evidence.items, *untrained], evidence.not_judged)
 
 
@@ -290,10 +314,11 @@ def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
     """Models of an inspection that are not judged, and why: those that have learned nothing.
 
     They have random weights, a checkpoint that is still as initialised, or an accuracy at chance.
+    What was measured on a single image is not judged, either, because it has no interval.
     Checkpoints early in a training (`NAME@initial`, `NAME@warmup`) are exempt, because claims use
     them as what they are.
     """
-    reasons = _at_chance(results)
+    reasons = {**_of_one_image(results), **_at_chance(results)}
     for name, record in model_records(results):
         if "@" in name:
             continue
@@ -302,6 +327,16 @@ def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
         elif record.get("weights") == "random":
             reasons[name] = RANDOM
     return reasons
+
+
+def _of_one_image(results: Mapping[str, Result]) -> dict[str, str]:
+    """A sentence for each model whose results are all of one image."""
+    images: dict[str, int] = {}
+    for result in results.values():
+        count = int(result.about.get("data", {}).get("images", 2))
+        for name in result.about.get("models", {}):
+            images[name] = max(count, images.get(name, 0))
+    return {name: ONE_IMAGE for name, count in images.items() if count < 2}
 
 
 def _at_chance(results: Mapping[str, Result]) -> dict[str, str]:
@@ -325,6 +360,11 @@ def _at_chance(results: Mapping[str, Result]) -> dict[str, str]:
 
 def _data_name(result: Result) -> str:
     return str(result.about.get("data", {}).get("name", ""))
+
+
+def _is_beside(result: Result, model: str) -> bool:
+    """Whether a model was measured together with those of the result."""
+    return model in result.about.get("beside", ())
 
 
 def _is_about(result: Result, model: str) -> bool:

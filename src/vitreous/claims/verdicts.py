@@ -351,9 +351,10 @@ def sentences_on_chance(verdicts: Sequence[Verdict]) -> list[str]:
     if lost:
         reproduced = [verdict for verdict in certain if verdict.outcome == "reproduced"]
         kept = sum(bool(verdict.survives) for verdict in reproduced)
+        among = f", {kept} of the {len(reproduced)} reproduced among them" if reproduced else ""
         sentences.append(
-            f"{len(certain) - len(lost)} stay certain when all are judged together (Holm), {kept} "
-            f"of the {len(reproduced)} reproduced among them; not {', '.join(lost)}."
+            f"{len(certain) - len(lost)} stay certain when all are judged together (Holm){among}; "
+            f"not {', '.join(lost)}."
         )
     if once:
         seen = "is seen once: it rests" if once == 1 else "are seen once: they rest"

@@ -13,7 +13,6 @@ from vitreous.commands.inspect_options import MeasureOptions, Settings, parse_pr
 from vitreous.commands.output_files import OutputFile
 from vitreous.commands.terminal import console
 from vitreous.errors import UnknownName
-from vitreous.plugins import BOOK_PROBES
 from vitreous.weight_pairs import pair_weights
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 NANO = Path(__file__).parents[1] / "report" / "nano"
 """Results of the bundled models that take too long to compute on the fly."""
+BESIDE = ("cka", "local_heads", "localisation")
+"""Probes that compare every model with the others."""
 
 
 def is_first_process() -> bool:
@@ -119,21 +120,29 @@ def _measure_before_training(
 ) -> Inspection | None:
     """Run the probes that verdicts use as a control on the initial weights of the runs.
 
-    An effect that the untrained network shows as well is not a finding about training. None if no
+    An effect that the untrained network shows as well is not a finding about training. Where a
+    probe compares models, they are measured beside the trained ones, as in a study. None if no
     model is a run, or no such probe is among the settings.
     """
     # numpy and torch come with these
-    from vitreous.claims.book import REPRESENTATION
+    from vitreous.claims.book import WITHOUT_CONTROL
     from vitreous.measure.engine import inspect
+    from vitreous.measure.inspection import Inspection
     from vitreous.measure.partial import Interrupted
 
     names = [] if options.weights else model_names.before_training(models)
-    compared = REPRESENTATION | BOOK_PROBES.keys()
-    settings = {name: value for name, value in probe_settings.items() if name in compared}
+    settings = {n: value for n, value in probe_settings.items() if n not in WITHOUT_CONTROL}
     if not names or not settings:
         return None
+    paired = {name: settings.pop(name) for name in BESIDE if name in settings and len(models) > 1}
+    control = Inspection({})
     try:
-        return inspect(names, options.data, settings, keep=keep / "control", **given)
+        if settings:
+            control |= inspect(names, options.data, settings, keep=keep / "control", **given)
+        if paired:
+            both = [*names, *models]
+            control |= inspect(both, options.data, paired, keep=keep / "control-pairs", **given)
+        return control
     except Interrupted as stop:
         stop.inspection = None  # it is no part of the report
         raise

@@ -29,11 +29,13 @@ from vitreous.commands.claim_tables import need_text, short_number
 from vitreous.commands.output_files import named_outputs, written_sentence
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
+from vitreous.report.effect import what_training_adds
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement, warnings
 from vitreous.report.report_path import check_report_path
 from vitreous.report.verdicts import SIGNS
 from vitreous.results.latex import escape_latex, latex_number, latex_table
+from vitreous.results.words import format_number
 from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 
 COLOURS = {
@@ -188,11 +190,14 @@ def print_verdicts(
     console.print()
     listed = [v for v in verdicts if everything or (v.measured and v.outcome in DECIDED)]
     for outcome in OUTCOMES:
-        group = [v for v in listed if v.outcome == outcome]
+        group = [v for v in listed if v.outcome == outcome and v.measured]
         if group:
             heading = f"{SIGNS[outcome]} {outcome} ({len(group)})"
             console.print(Text(heading, f"bold {COLOURS[outcome]}"))
             console.print(_group_table(group, everything))
+    if lacking := [v for v in listed if not v.measured]:
+        console.print(Text(f"  not measured ({len(lacking)})", f"bold {COLOURS['undecided']}"))
+        console.print(_group_table(lacking, everything))
     if any(verdict.seen_once for verdict in listed):
         console.print(
             f"\n{ONCE} seen once: fewer than {ENOUGH_SEEDS} trainings", style="dim", highlight=False
@@ -245,10 +250,17 @@ def _interval_text(effect: Effect) -> str:
 def _details(verdict: Verdict) -> str:
     lines = []
     if verdict.main is not None:
-        supporting = verdict.supporting
+        supporting = verdict.supporting if verdict.measured else ()
         agree = f" ({verdict.agreeing} of {len(supporting)} others agree)" if supporting else ""
         lines.append(f"{verdict.main.label}{agree}")
     lines += verdict.notes
+    if verdict.main is not None and verdict.main.controlled:
+        untrained = verdict.main.control
+        assert untrained is not None
+        added = what_training_adds(verdict.main)
+        lines.append(
+            "; ".join(filter(None, [f"Untrained: {format_number(untrained.value)}", added]))
+        )
     if verdict.missing:
         first, *others = map(need_text, verdict.missing)
         more = f" and {len(others)} more" if others else ""

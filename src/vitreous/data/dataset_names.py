@@ -7,6 +7,7 @@ A name is a path (`photos`, `photos.zip`, `photos/*.jpg`), or a source and a nam
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import PurePath
 
 from vitreous.data.sources.paths import reader_of
 from vitreous.errors import NoSuchPath, UnknownName, VitreousError, nearest_names
@@ -53,6 +54,18 @@ def parse_dataset(name: str) -> tuple[str, str]:
     if source == "world":
         return source, where
     return (reader_of(where) if source == "folder" else MODULES[source]), where
+
+
+def plain_name(name: str) -> str:
+    """The name, with its path written in one way: `./photos/` is photos.
+
+    >>> plain_name("./photos/"), plain_name("folder:photos//cats/"), plain_name("world:shapes")
+    ('photos', 'folder:photos/cats', 'world:shapes')
+    """
+    source, colon, where = name.partition(":")
+    if not colon or source not in SOURCES:
+        return str(PurePath(name))
+    return f"{source}:{PurePath(where)}" if source in ("folder", "npz") else name
 
 
 def _parse_path(name: str, source: str) -> str:

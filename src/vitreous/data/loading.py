@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from vitreous.data.dataset import Dataset
-from vitreous.data.dataset_names import check_dataset, parse_dataset
+from vitreous.data.dataset_names import check_dataset, parse_dataset, plain_name
 from vitreous.data.framing import Framing
 from vitreous.data.normalisation import measured_normalisation, published_normalisation
 from vitreous.data.sources.decode import VERSION, Faults, decode, shared_size
@@ -114,6 +114,7 @@ def load(
     name = str(name)
     check_dataset(name, split)
     check_ranges(size=size, seed=seed)
+    name = plain_name(name)
     source, where = parse_dataset(name)
     if split is None:
         split, whole = "train", True
@@ -231,7 +232,7 @@ def _decoded(
 ) -> Dataset:
     """The decoded images, with the size and the normalisation of the training split."""
     reference = train.take(np.unique(np.linspace(0, len(train) - 1, REFERENCE).astype(np.int64)))
-    framing = framing or Framing(_default_size(reference, home))
+    framing = framing or Framing(_default_size(name, reference, home))
     if order is not None and len(listing) * 3 * np.prod(framing.size) > memory:
         # Decoded in this order, because sorting later would read a memory-mapped array completely.
         listing, order = listing.take(order), None
@@ -260,13 +261,19 @@ def _decoded(
     return data.take(torch.from_numpy(np.searchsorted(good, order[np.isin(order, good)])))
 
 
-def _default_size(reference: Listing, home: Path) -> tuple[int, int]:
+def _default_size(name: str, reference: Listing, home: Path) -> tuple[int, int]:
+    """The size that all images share, else 224x224, with a warning."""
     key = ""
     if reference.key:
-        key = cache_key(VERSION, reference.key, reference.rows.tobytes(), "size")
-    default = (DEFAULT_SIDE, DEFAULT_SIDE)
-    height, width = cached_value(home, key, lambda: shared_size(reference) or default)
-    return height, width
+        key = cache_key(VERSION, reference.key, reference.rows.tobytes(), "shared size")
+    height, width = cached_value(home, key, lambda: shared_size(reference) or (0, 0))
+    if height:
+        return height, width
+    _warn_once(
+        f"The images of {name!r} differ in size: the middle of each is resized to "
+        f"{DEFAULT_SIDE}x{DEFAULT_SIDE}. --image, or image= in Python, sets another size."
+    )
+    return DEFAULT_SIDE, DEFAULT_SIDE
 
 
 def _pixels(
@@ -316,5 +323,5 @@ def _skipped(name: str, listing: Listing, faults: Faults, skip: bool) -> tuple[s
         raise VitreousError(
             f"{count}, which leaves none in {enumerate_few(names)}: {details}; mend them."
         )
-    log.warning("%s and are left out: %s.", count, details)
+    _warn_once(f"{count} and are left out: {details}.")
     return tuple(why)

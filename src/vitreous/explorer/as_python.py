@@ -1,4 +1,4 @@
-"""A view as Python code that computes the same prediction."""
+"""A view as Python code that computes the same prediction, and the same cost of its edits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from vitreous.explorer.views import Explorer
 
 WIDTH = 90
 """Maximum length of a line."""
+BATCH = 64
+"""Images that go through a model at a time."""
 Lines = list[str]
 
 
 def python_of(explorer: Explorer, state: State) -> str:
-    """Code that opens the models, changes the image, edits units and prints the top classes.
+    """Code that opens the models, changes the image, edits units and prints the top classes, and
+    the change of accuracy over all images.
 
     It runs as it is if models and images have names. Others are expected as `model` (of two models
     `models`) and `data`, which a comment says, and an uploaded picture as a file of the same name.
@@ -39,7 +42,29 @@ def python_of(explorer: Explorer, state: State) -> str:
         lines += _chain("edited = ", "subject.specimen", list(map(edit_as_python, edits)))
         lines.append("shares = logits(edited(subject.prepare(pixels))).double().softmax(-1)")
         lines.append(f"print(shares.topk({min(TOP, len(model.class_names) or TOP)}))")
+        if (edits or state.changes) and model.scored and not model.unmarkable:
+            lines += _cost(state.changes, imports)
     return "\n".join([*_expected(origin), *sorted(imports), *lines, ""])
+
+
+def _cost(changes: Changes, imports: set[str]) -> Lines:
+    """The change of accuracy over all images with its interval, as the page measures it."""
+    imports |= {"import torch", "from vitreous.results import paired_change"}
+    after = "batch"
+    if changes:
+        size = "subject.specimen.anatomy.image[1:]"
+        after = f"change_images(batch, changes, {size}, subject.mean, row)"
+    return [
+        "differences = []",
+        f"for row in range(0, len(images), {BATCH}):",
+        f"    batch, labels = (each[row:row + {BATCH}] for each in (images.images, images.labels))",
+        f"    changed = {after}",
+        "    with torch.no_grad():",
+        "        before = logits(subject.specimen(subject.prepare(batch))).argmax(1).cpu()",
+        "        after = logits(edited(subject.prepare(changed))).argmax(1).cpu()",
+        "    differences.append((after == labels).double() - (before == labels).double())",
+        "print(paired_change(torch.cat(differences)))  # of accuracy",
+    ]
 
 
 def _expected(origin: Origin) -> Lines:

@@ -125,7 +125,7 @@ def _accuracy_words(accuracy: dict[str, Any], count: int) -> str:
         return f"Accuracy is {before} before and {after} after, on one image."
     ends = f"95 % interval of the change {_points(low)} to {_points(high)} points"
     if low <= 0 <= high:
-        moves = f"does not change for certain: {before} before, {after} after"
+        moves = f"is {before} before and {after} after, which is no certain change"
     else:
         moves = f"{'falls' if high < 0 else 'rises'} from {before} to {after}"
     return f"Accuracy {moves} ({ends}; {count:,} images)."

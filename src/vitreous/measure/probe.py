@@ -91,7 +91,7 @@ class Setting:
         if not self.labelled:
             return f"Images of {self.data.name!r} have no labels to compare predictions with."
         if subject.outputs is None:
-            return "Its output is not a score for each class."
+            return subject.no_scores
         loaded = subject.specimen.checkpoint
         if loaded is not None and loaded.random_head:
             return (

@@ -112,11 +112,22 @@ class Subject:
         return f"{steps}; mean {mean}, std {std} ({source or 'model'})"
 
     @cached_property
+    def _output(self) -> tuple[int | None, str]:
+        """`outputs` and `no_scores`."""
+        with torch.no_grad():
+            output = self.specimen(self.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8)))
+        scores = logits(output)
+        return (None, _why_no_scores(output)) if scores is None else (scores.shape[1], "")
+
+    @property
     def outputs(self) -> int | None:
         """Number of classes; None if the output is not a score for each class."""
-        with torch.no_grad():
-            scores = logits(self.specimen(self.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))))
-        return None if scores is None else scores.shape[1]
+        return self._output[0]
+
+    @property
+    def no_scores(self) -> str:
+        """Why the output is not a score for each class; empty if it is."""
+        return self._output[1]
 
     @property
     def device(self) -> torch.device:
@@ -320,6 +331,20 @@ def logits(output: Any) -> Tensor | None:
         and output.shape[1] > 1
     )
     return output if fits else None
+
+
+def _why_no_scores(output: Any) -> str:
+    """A sentence on an output in which there are no class scores."""
+    if isinstance(output, Mapping) and "logits" not in output:
+        names = ", ".join(map(repr, output))
+        return f"Its output has no 'logits', from which class scores are read, but {names}."
+    if isinstance(output, Mapping):
+        output = output["logits"]
+    what = "Its output"
+    if isinstance(output, (tuple, list)) and output:
+        what, output = "The first item of its output", output[0]
+    shape = f" (its shape is {tuple(output.shape)})" if isinstance(output, Tensor) else ""
+    return f"{what} is not a score for each class{shape}."
 
 
 def specimen_fingerprint(specimen: Specimen) -> str:

@@ -309,7 +309,10 @@ def _converted(
     if _matches(converted, wanted) < _matches(state, wanted):
         return state, []
     both = converted.keys() & state.keys()
-    return converted, sorted(k for k in both if converted[k].shape != state[k].shape)
+    resized = {k for k in both if converted[k].shape != state[k].shape}
+    # timm also resamples the kernel of patches of another size, which makes another model
+    kernels = {k for k in resized if state[k].ndim == converted[k].ndim == 4}
+    return {**converted, **{k: state[k] for k in kernels}}, sorted(resized - kernels)
 
 
 def _converter(model: nn.Module) -> Callable[[State, Any], State] | None:

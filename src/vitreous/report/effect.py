@@ -44,7 +44,18 @@ def in_words(effect: Effect, mark: str = "{}") -> str:
         text += f" ({effect.share_of_paper:.0%} of its effect)"
     if effect.control is not None and isfinite(effect.control.value):
         text += f"; untrained {format_number(effect.control.value)}"
-    return text
+    added = what_training_adds(effect)
+    return f"{text}; {added}" if added else text
+
+
+def what_training_adds(effect: Effect) -> str:
+    """`training adds 0.17 (0.05 to 0.30)`: what is judged if untrained networks show a part of the
+    effect. Empty without an untrained control."""
+    learned = effect.learned
+    if learned is None or not isfinite(learned.value) or effect.bound is not None:
+        return ""
+    number = format_estimate(learned.value, learned.low, learned.high)
+    return f"training multiplies it by {number}" if effect.ratio else f"training adds {number}"
 
 
 def picture(effect: Effect) -> str:

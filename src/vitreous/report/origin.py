@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from vitreous.measure import analyses
 from vitreous.measure.inspection import Inspection
 from vitreous.results.weight_origin import model_records
 from vitreous.results.words import escape, join_words, plural
@@ -55,12 +56,12 @@ def origin_section(inspection: Inspection) -> list[str]:
     if about:
         versions = about.get("versions", {}).items()
         rows.append(("versions", ", ".join(f"{escape(n)} {escape(v)}" for n, v in versions)))
-    if "seconds" in about:
-        rows.append(("time", f"{about['seconds']:,.0f} s for all probes together"))
+    if times := _times(inspection):
+        rows.append(("time", escape(join_words(times))))
     entries = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
     return [
         '<section id="origin" class="card"><h2>Provenance</h2>',
-        "<p>All probes were computed in one pass over the same images. Ribbons, whiskers and "
+        "<p>Probes are computed in one pass over the same images. Ribbons, whiskers and "
         "numbers in brackets are 95 % intervals: what other images of the same kind could have "
         "given. Where they are something else, such as the slowest and the fastest pass, the chart "
         "says so. The interval of a mean over units is the mean of their "
@@ -71,6 +72,16 @@ def origin_section(inspection: Inspection) -> list[str]:
         "not let it.</p>",
         "</section>",
     ]
+
+
+def _times(inspection: Inspection) -> list[str]:
+    """Return how long the probes took together, and how long each analysis took."""
+    times = {
+        name if name in analyses.names() else "all probes together": result.about["seconds"]
+        for name, result in inspection.items()
+        if "seconds" in result.about
+    }
+    return [f"{seconds:,.0f} s for {what.replace('_', ' ')}" for what, seconds in times.items()]
 
 
 def _model_rows(inspection: Inspection) -> list[tuple[str, str]]:

@@ -121,6 +121,8 @@ def _models_and_data(judgement: Judgement) -> list[str]:
     """Return the models that have the roles of the claims, and the images they were judged on."""
     roles: dict[str, list[str]] = {}
     for item in judgement.items:
+        if judgement.inspected and "beside" in item.facts:
+            continue  # a pair of models that are named alone
         left_out = ("seed", "data", "checkpoint")
         facts = {name: value for name, value in item.facts.items() if name not in left_out}
         names = roles.setdefault(describe_facts(facts), [])

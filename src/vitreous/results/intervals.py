@@ -35,6 +35,9 @@ class Interval(NamedTuple):
     low: Any
     high: Any
 
+    def __repr__(self) -> str:
+        return f"Interval(mean={self.mean}, low={self.low}, high={self.high})"
+
 
 def bootstrap_mean(
     values: ArrayLike, *, confidence: float = 0.95, seed: int = 0, repeats: int = 1000
@@ -105,6 +108,15 @@ def from_replicates(
         Number of images (…); fewer than two have no interval.
     confidence
         The share of samples in which the interval covers the truth.
+
+    Examples
+    --------
+    >>> inspection = vitreous.inspect("nano:vit", probes="variance", limit=16)
+    >>> draws = inspection["variance"].draws()  # (201, rows): values, then 200 replicates
+    >>> last = draws[:, -1] / draws[:, 0]
+    >>> interval = from_replicates(last[0], last[1:], 16)
+    >>> interval.low < interval.mean < interval.high
+    True
     """
     from scipy.special import ndtri, stdtrit
 

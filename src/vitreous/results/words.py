@@ -31,6 +31,8 @@ def format_number(value: Any, digits: int = 3) -> str:
     size = math.floor(math.log10(abs(value)))
     if not -5 < size < 7:
         return f"{value:.{digits - 1}e}".replace("-", "−")
+    if abs(round(value, digits - 1 - size)) >= 10 ** (size + 1):
+        size += 1  # 0.9996 is 1.00
     places = max(digits - 1 - size, 0)
     return f"{round(value, places):,.{places}f}".replace("-", "−")
 
@@ -45,7 +47,9 @@ def format_interval(low: Any, high: Any) -> str:
 
 
 def _digits(low: float, high: float) -> int:
-    """The number of digits that tells two numbers apart, from three to five."""
+    """The number of digits that tells two numbers apart, from three to five; three for equals."""
+    if math.isclose(low, high):
+        return 3
     for digits in (3, 4):
         if format_number(low, digits) != format_number(high, digits):
             return digits

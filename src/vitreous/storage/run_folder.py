@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 CHECKPOINTS = ("initial", "warmup", "33", "66", "final")
 _PART = re.compile(r"-\d+-of-\d+$")
 RECIPE, STATE, PREVIOUS = "recipe.json", "state.safetensors", "previous.safetensors"
+NAMES_OF_IMAGES = ("data.name", "test.name")
+"""Where the identity of a training names its images."""
 
 
 class Run:
@@ -242,6 +244,7 @@ class Run:
             self._check_owner()
             write_json(path, identity)
             return
+        self._id = checksum(known)
         different = list(_differences(known, identity))
         if different:
             raise VitreousError(
@@ -354,7 +357,12 @@ def _chain_checksum(chain: str, record: Mapping[str, Any]) -> str:
 
 
 def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """The leaves in which two JSON values differ, as `recipe.lr 0.1 there, 0.2 here`."""
+    """The leaves in which two JSON values differ, as `recipe.lr 0.1 there, 0.2 here`.
+
+    Names of images do not count: the same folder has several, and fingerprints say what is in it.
+    """
+    if path in NAMES_OF_IMAGES:
+        return
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**old, **new}:
             yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)

@@ -113,6 +113,44 @@ def test_models_whose_predictions_have_no_labels(model: str, data: Any, sentence
         ]
 
 
+class Several(torch.nn.Module):
+    """Returns features, and scores under a name of its own or in a tuple."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self.name = name
+        self.conv, self.head = torch.nn.Conv2d(3, 8, 4, 4), torch.nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.conv(x)
+        scores = self.head(x.relu().mean((2, 3)))
+        return {"features": x, self.name: scores} if self.name else (x, scores)
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (
+            Several("scores"),
+            "Its output has no 'logits', from which class scores are read, but 'features', "
+            "'scores'.",
+        ),
+        (
+            Several(),
+            "The first item of its output is not a score for each class (its shape is "
+            "(1, 8, 8, 8)).",
+        ),
+    ],
+)
+def test_where_class_scores_are_looked_for(model: torch.nn.Module, sentence: str) -> None:
+    found = vitreous.inspect(
+        {"mine": model}, images(6), ["accuracy", "variance"], image=32, device="cpu"
+    )
+    assert found.left_out["accuracy"] == {"mine": sentence}
+    named = vitreous.inspect(Several("logits"), images(6), ["accuracy"], image=32, device="cpu")
+    assert "accuracy" in named
+
+
 def test_a_model_with_other_classes_is_left_out() -> None:
     data = replace(images(10), name="five")
     found = vitreous.inspect(

@@ -154,7 +154,7 @@ class Trajectory(Analysis):
         rows = result.table[result.table["angled"]].dropna(subset="angle")
         last = rows.groupby("model", sort=False, observed=True).tail(1)
         angles = [
-            f"{format_number(angle)}° in {bold(model)} (at {code(checkpoint)})"
+            f"{format_number(angle)}° in {bold(model)} (checkpoint {code(checkpoint)})"
             for model, checkpoint, angle in last[["model", "checkpoint", "angle"]].values
             if angle > 0
         ]
