@@ -304,6 +304,7 @@ def test_a_row_of_no_numbers_is_not_a_number() -> None:
         assert estimate_effect(reduced) is UNKNOWN
 
 
+@pytest.mark.usefixtures("quick")
 def test_verdicts_that_fail_before_the_page_is_made_are_said_on_it(found: Inspection) -> None:
     """The command judges first; a page without a word about it would look complete."""
     guard = Guard()
