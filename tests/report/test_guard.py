@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import vitreous
 from vitreous import Inspection, claims
 from vitreous.claims.loading import evidence_of
 from vitreous.claims.quantity import Quantity
@@ -76,12 +77,15 @@ def found(bundle: tuple[int, Path]) -> Inspection:
 
 @pytest.fixture(scope="module")
 def small(found: Inspection) -> tuple[Inspection, Judgement | None]:
-    """One result of every kind that a page shows in its own way, and verdicts."""
+    """One result of every kind that a page shows in its own way, of two models, and verdicts."""
+    models = ["nano:vit", "nano:resnet"]
+    few = vitreous.inspect(
+        models, "world:shapes", ["accuracy", "cost", "attention_maps"], limit=6, device="cpu"
+    )
     landscape = found["landscape"]
     one = landscape.table[landscape.table["model"] == "nano:vit"]
-    kept = {name: found[name] for name in ("accuracy", "cost", "lesion", "attention_maps")}
-    kept["landscape"] = replace(landscape, table=one)
-    return Inspection(kept, found.left_out, found.anatomies), judge_inspection(found, {})
+    kept = {**few, "lesion": found["lesion"], "landscape": replace(landscape, table=one)}
+    return Inspection(kept, few.left_out, few.anatomies), judge_inspection(found, {})
 
 
 @pytest.fixture
