@@ -153,7 +153,8 @@ _hints = cache(get_type_hints)  # they are strings, which are compiled each time
 
 def _field_errors(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
     """Errors about fields of another type than declared, or out of range."""
-    hints = _hints(type(config))
+    kind: Any = type(config)
+    hints = _hints(kind)
     for each in fields(config):
         value = getattr(config, each.name)
         if not fits_annotation(value, hints[each.name]):

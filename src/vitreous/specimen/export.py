@@ -88,8 +88,12 @@ def _unlifted(program: torch.export.ExportedProgram) -> fx.GraphModule:
     torch would compile its graph three times on the way, a tenth of the time of an export.
     """
     compiling = fx.GraphModule.recompile
+
+    def leave_uncompiled(self: fx.GraphModule) -> Any:
+        return None
+
     try:
-        fx.GraphModule.recompile = lambda _: None  # type: ignore[assignment,method-assign]
+        fx.GraphModule.recompile = leave_uncompiled  # type: ignore[method-assign]
         return program.module(check_guards=False)
     finally:
         fx.GraphModule.recompile = compiling  # type: ignore[method-assign]
