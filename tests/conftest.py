@@ -16,11 +16,15 @@ import torch
 from hypothesis import settings
 
 from left_behind import as_before
+from vitreous.random_numbers import seed_torch
 
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # jobs in the background of a script ignore Ctrl-C, and tests of Ctrl-C would wait for ever
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Nobody waits for the disk: only a power cut would show the difference, and test_atomic_files.py
+# tests that it is asked.
+os.fsync = os.fstat  # type: ignore[assignment]
 # half a million objects of torch and pandas: walking them took a tenth of the time
 gc.set_threshold(100_000, 20, 100)
 settings.register_profile("same everywhere", derandomize=True, database=None, deadline=None)
@@ -66,7 +70,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    torch.manual_seed(0)
+    seed_torch(0)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def as_before(written: Path) -> Iterator[None]:
         analyses.REGISTRY.given,
     ]
     contents = [dict(registry) for registry in registries]
-    modules, path, folder = set(sys.modules), list(sys.path), Path.cwd()
+    newest, path, folder = next(reversed(sys.modules)), list(sys.path), Path.cwd()
     commands = set(app)
     yield
     os.chdir(folder)
@@ -43,7 +44,7 @@ def as_before(written: Path) -> Iterator[None]:
             registry.update(content)
     for name in set(app) - commands:  # analyses of plugins are commands
         del app[name]
-    new = set(sys.modules) - modules
+    new = set(takewhile(lambda name: name != newest, reversed(list(sys.modules))))
     forget_modules(written, new)
     if any(name.startswith("vitreous_plugin_") for name in new):
         forget_installed()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 import numpy as np
+import pytest
 import torch
 
 from vitreous.random_numbers import (
@@ -13,6 +14,7 @@ from vitreous.random_numbers import (
     hash_bits,
     named_generator,
     row_generators,
+    seed_torch,
     seeded,
     torch_generator,
 )
@@ -50,3 +52,20 @@ def test_seeding_ends_with_the_block() -> None:
         inside = torch.rand(3)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(inside, torch.rand(3, generator=torch.Generator().manual_seed(5)))
+
+
+def test_seeding_is_what_torch_does() -> None:
+    for seed in (0, 2**56 - 1):
+        torch.manual_seed(seed)
+        theirs = torch.get_rng_state()
+        torch.manual_seed(1)
+        seed_torch(seed)
+        assert torch.equal(torch.get_rng_state(), theirs)
+
+
+def test_seeding_leaves_gpus_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "manual_seed", seeds.append)
+    seed_torch(7)
+    assert seeds == [7]

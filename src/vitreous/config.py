@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from typing import Any, Literal, get_type_hints
 
 from vitreous.errors import UnknownName, VitreousError
@@ -147,9 +148,13 @@ FIELDS = tuple(each.name for each in fields(Recipe))
 AUGMENT = tuple(f"augment.{each.name}" for each in fields(Augment))
 
 
+_hints = cache(get_type_hints)  # they are strings, which are compiled each time
+
+
 def _field_errors(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
     """Errors about fields of another type than declared, or out of range."""
-    hints = get_type_hints(type(config))
+    kind: Any = type(config)
+    hints = _hints(kind)
     for each in fields(config):
         value = getattr(config, each.name)
         if not fits_annotation(value, hints[each.name]):

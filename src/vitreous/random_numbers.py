@@ -37,6 +37,17 @@ def torch_generator(*purpose: object) -> torch.Generator:
     return torch.Generator().manual_seed(derive_seed(*purpose))
 
 
+def seed_torch(seed: int) -> None:
+    """What `torch.manual_seed` does, which without a GPU first writes down the whole call stack for
+    each kind of GPU: a millisecond, as long as a small model takes."""
+    import torch
+
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
 @contextlib.contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's global generators inside the block, on the CPU and a GPU `device`; restore
@@ -45,7 +56,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 
     devices = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         yield
 
 

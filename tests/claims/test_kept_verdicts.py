@@ -71,7 +71,7 @@ def test_the_manual_mentions_every_opposite_or_absent_effect(name: str) -> None:
 
 
 def test_the_manual_has_every_accuracy_of_the_reproduction() -> None:
-    trainings = []
+    trainings: list[dict[str, str]] = []
     for path in generator("verdicts").archives("cifar10-reproduction"):
         with ZipFile(path) as archive:
             trainings += csv.DictReader(StringIO(archive.read("trainings.csv").decode()))

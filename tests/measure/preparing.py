@@ -17,18 +17,23 @@ from vitreous.measure.selection import choose_images
 from vitreous.measure.subject import subjects
 
 SIZES = [(5, 7), (33, 90), (64, 64), (120, 80), (224, 224), (301, 260)]
+KINDS = (
+    [("RGB", "png"), ("L", "jpg"), ("P", "png")],
+    [("RGBA", "png"), ("L", "png"), ("RGB", "jpg")],
+)
 
 
 def write_photos(top: Path) -> Path:
-    """Pictures of all kinds in two classes: grey, transparent, with a palette, tiny, not square."""
+    """Pictures of all kinds in two classes: grey, transparent, with a palette, tiny, not square.
+
+    Each size has half of the kinds of files, the next size the other half.
+    """
     for number, (height, width) in enumerate(SIZES):
         image = Image.fromarray(noise(1, height, width, number)[0])
-        place = top / ("a" if number % 2 else "b")
+        place = top / "ab"[number // 2 % 2]
         place.mkdir(exist_ok=True)
-        for mode in ("RGB", "L", "RGBA", "P"):
-            image.convert(mode).save(place / f"{number}{mode}.png")
-        image.save(place / f"{number}.jpg", quality=90)
-        image.convert("L").save(place / f"{number}L.jpg")
+        for mode, ending in KINDS[number % 2]:
+            image.convert(mode).save(place / f"{number}{mode}.{ending}", quality=90)
     return top
 
 

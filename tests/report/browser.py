@@ -134,7 +134,7 @@ class Page:
             assert time.monotonic() < end, (
                 f"After {seconds} s still not: {expression}. The page said {self.said}"
             )
-            time.sleep(0.05)
+            time.sleep(0.01)
 
     def show(self, selector: str) -> tuple[float, float, float, float]:
         """Scroll to an element; its left, top, width and height in the window."""

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import vitreous
 from vitreous import Inspection, claims
 from vitreous.claims.loading import evidence_of
 from vitreous.claims.quantity import Quantity
@@ -76,12 +77,15 @@ def found(bundle: tuple[int, Path]) -> Inspection:
 
 @pytest.fixture(scope="module")
 def small(found: Inspection) -> tuple[Inspection, Judgement | None]:
-    """One result of every kind that a page shows in its own way, and verdicts."""
+    """One result of every kind that a page shows in its own way, of two models, and verdicts."""
+    models = ["nano:vit", "nano:resnet"]
+    few = vitreous.inspect(
+        models, "world:shapes", ["accuracy", "cost", "attention_maps"], limit=6, device="cpu"
+    )
     landscape = found["landscape"]
     one = landscape.table[landscape.table["model"] == "nano:vit"]
-    kept = {name: found[name] for name in ("accuracy", "cost", "lesion", "attention_maps")}
-    kept["landscape"] = replace(landscape, table=one)
-    return Inspection(kept, found.left_out, found.anatomies), judge_inspection(found, {})
+    kept = {**few, "lesion": found["lesion"], "landscape": replace(landscape, table=one)}
+    return Inspection(kept, few.left_out, few.anatomies), judge_inspection(found, {})
 
 
 @pytest.fixture
@@ -304,6 +308,7 @@ def test_a_row_of_no_numbers_is_not_a_number() -> None:
         assert estimate_effect(reduced) is UNKNOWN
 
 
+@pytest.mark.usefixtures("quick")
 def test_verdicts_that_fail_before_the_page_is_made_are_said_on_it(found: Inspection) -> None:
     """The command judges first; a page without a word about it would look complete."""
     guard = Guard()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -146,6 +147,27 @@ def test_files_of_before_are_read_with_one_notice(
                 next(tmp_path.glob(f"*.{read.__name__[5:].replace('tensors', 'safetensors')}")),
                 strict=True,
             )
+
+
+def test_the_disk_has_the_content_before_the_name_and_then_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a file could be empty after a power cut. The tests do not wait for disks."""
+    path, done = tmp_path / "a.bin", list[object]()
+
+    def synced(handle: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+        done.append("folder" if folder else os.fstat(handle).st_size)
+
+    def replaced(source: Path, target: Path) -> None:
+        done.append("replace")
+        replace(source, target)
+
+    replace = os.replace
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    atomic_files.write_bytes(path, b"seven", b" bytes")
+    assert done == [11, "replace", "folder"]
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

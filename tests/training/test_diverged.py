@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import vitreous
+from training.toy import RECIPE, go
 from vitreous.training import loop
 from vitreous.training.loop import Diverged
 from vitreous.training.step import Step
@@ -96,3 +97,28 @@ def test_a_finished_run_with_non_finite_weights_is_an_error(
     again = Small()
     with pytest.raises(Diverged):
         run(tmp_path, again)
+
+
+class Watching(nn.Module):
+    """A classifier that notes whether fused attention may use cuDNN in its forward passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 3)
+        self.cudnn: list[bool] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.cudnn.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return self.head(x.mean((2, 3)))
+
+
+def test_gradients_are_never_those_of_attention_by_cudnn(tmp_path: Path) -> None:
+    """They may be NaN. Afterwards attention is computed as before."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    watching = Watching()
+    recipe = RECIPE.but(epochs=1, model={})
+    go(tmp_path, recipe, watching)
+    assert watching.cudnn
+    assert not any(watching.cudnn)
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before

@@ -64,9 +64,9 @@ def test_gradients_of_attention_are_finite_where_all_scores_are_low(
     )
     query, key = query * 0.1, key * 0.1
     query[..., 0], key[..., 0] = 1.0, score * width**0.5
-    given = [tensor.requires_grad_() for tensor in (query, key, value)]
+    given = query, key, value = tuple(each.requires_grad_() for each in (query, key, value))
     mask = torch.ones(tokens, tokens, dtype=torch.bool, device="cuda") if masked else None
     with trained_attention():
-        attended = torch.nn.functional.scaled_dot_product_attention(*given, attn_mask=mask)
+        attended = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask)
     gradients = torch.autograd.grad(attended.float().square().sum(), given)
     assert all(bool(gradient.isfinite().all()) for gradient in gradients)

@@ -25,7 +25,7 @@ from vitreous.random_numbers import derive_seed
 from vitreous.storage.run_folder import Run
 from vitreous.training import prepare
 from vitreous.training.evaluate import eval_mode, evaluate
-from vitreous.training.loop import Diverged, train
+from vitreous.training.loop import Diverged
 from vitreous.training.optim import schedule
 from vitreous.training.state import due_checkpoints
 from vitreous.training.step import order, steps_of
@@ -390,28 +390,3 @@ def test_tests_may_be_far_between(tmp_path: Path) -> None:
     assert all("train_nll" in each for each in seldom.records[1:])
     assert seldom.records[-1]["test_nll"] == always.records[-1]["test_nll"]
     assert prepare.weights_fingerprint(seldom.model) == prepare.weights_fingerprint(always.model)
-
-
-class Watching(nn.Module):
-    """A classifier that notes whether fused attention may use cuDNN in its forward passes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(3, 3)
-        self.cudnn: list[bool] = []
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            self.cudnn.append(torch.backends.cuda.cudnn_sdp_enabled())
-        return self.head(x.mean((2, 3)))
-
-
-def test_gradients_are_never_those_of_attention_by_cudnn(tmp_path: Path) -> None:
-    """They may be NaN. Afterwards attention is computed as before."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    watching = Watching()
-    recipe = PLAIN.but(epochs=1, model={})
-    train(watching, images(), recipe, test=images(), out=tmp_path, show=False, device="cpu")
-    assert watching.cudnn
-    assert not any(watching.cudnn)
-    assert torch.backends.cuda.cudnn_sdp_enabled() == before

@@ -6,9 +6,9 @@ import json
 import platform
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -302,8 +302,15 @@ def _recorded_model(subject: Subject, data: Dataset) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of installed packages that numbers may depend on."""
-    known = {"python": platform.python_version()}
-    for name in ("vitreous", "torch", "torchvision", "timm", "transformers", "numpy"):
-        with suppress(PackageNotFoundError):
-            known[name] = version(name)
-    return known
+    packages = ("vitreous", "torch", "torchvision", "timm", "transformers", "numpy")
+    installed = {name: found for name in packages if (found := _version(name))}
+    return {"python": platform.python_version(), **installed}
+
+
+@cache
+def _version(package: str) -> str | None:
+    """A version, read once: finding and parsing it takes milliseconds, and every result has six."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from inspect import isabstract
 from pathlib import Path
@@ -25,6 +26,12 @@ from vitreous.plugins import (
     source_digest,
     usable_plugins,
 )
+
+
+@cache
+def _names_in(folder: Path) -> tuple[str, ...]:
+    """Sorted names of the files of a folder of the package, which is asked for them very often."""
+    return tuple(sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__"))
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Registry:
 
     def own_names(self) -> list[str]:
         """Sorted names of the measurements in the folder, which run by default."""
-        return sorted(path.stem for path in self.folder.glob("*.py") if path.stem != "__init__")
+        return list(_names_in(self.folder))
 
     def names(self) -> list[str]:
         """Sorted names of all measurements, including plugins."""

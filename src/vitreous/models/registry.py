@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import timm.models
@@ -107,6 +108,16 @@ class Classifier(ConfiguredModel):
 Builder = TypeVar("Builder", bound=Callable[..., ConfiguredModel])
 
 
+_hints = cache(get_type_hints)  # they are strings, which are compiled each time
+
+
+@cache
+def _keyword_defaults(builder: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword-only arguments of a builder, with their defaults."""
+    parameters = inspect.signature(builder).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
 @dataclass(frozen=True)
 class Family:
     """A registered builder; the fields are the arguments of the decorator `family`."""
@@ -122,9 +133,7 @@ class Family:
     @property
     def options(self) -> dict[str, Any]:
         """All options with their defaults."""
-        parameters = inspect.signature(self.fields or self.make).parameters.values()
-        keywords = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
-        return {**{p.name: p.default for p in keywords}, **self.defaults}
+        return {**_keyword_defaults(self.fields or self.make), **self.defaults}
 
     def options_at(self, size: str) -> dict[str, Any]:
         """All options with their defaults for this size."""
@@ -308,7 +317,7 @@ def _parse(name: str) -> tuple[Family, str, int | None]:
 
 def _check_options(chosen: Family, given: Mapping[str, Any]) -> Iterable[str]:
     """Yield what is wrong with each single option: unknown, of the wrong type, or out of range."""
-    hints = get_type_hints(chosen.fields or chosen.make)
+    hints = _hints(chosen.fields or chosen.make)
     for key, value in given.items():
         if key not in chosen.options:
             near = nearest_names(key, chosen.options)

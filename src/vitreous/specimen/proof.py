@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import NotExportable
+from vitreous.random_numbers import seed_torch
 from vitreous.specimen.attention import AttentionSite, fused_probabilities
 from vitreous.specimen.export import ADVICE
 from vitreous.specimen.graph import copy_graph
@@ -101,7 +102,7 @@ def _random_images(like: Tensor) -> Tensor:
 
 def _run(model: nn.Module, images: Tensor, run: Any = None) -> Any:
     """Run the model with the random seeds of torch, numpy and Python reset; return the output."""
-    torch.manual_seed(SEED)
+    seed_torch(SEED)
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002
     return run(model, images.clone()) if run is not None else model(images.clone())
@@ -225,7 +226,7 @@ def _first_differing_unit(specimen: Specimen, model: nn.Module, images: Tensor) 
     _run(model, images)
     try:
         _run(specimen.module, images)
-        torch.manual_seed(SEED)
+        seed_torch(SEED)
         observed = specimen.observe(images, ("branch", "after", "out"))
     except Exception:
         return ""

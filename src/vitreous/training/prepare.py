@@ -6,6 +6,7 @@ import platform
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -136,12 +137,15 @@ def run_title(identity: dict[str, Any]) -> str:
     return f"{''.join(letters)}-{checksum(identity)[:8]}"
 
 
+_version = cache(version)  # finding and parsing one takes milliseconds
+
+
 def environment(device: torch.device) -> dict[str, Any]:
     """Versions, hardware and command: what the result should not depend on, but might."""
     packages = ("torch", "torchvision", "timm", "numpy", "safetensors")
     return {
         "vitreous": __version__,
-        **{package: version(package) for package in packages},
+        **{package: _version(package) for package in packages},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),

@@ -30,6 +30,7 @@ BLOCK = 512  # images that are drawn together, from one generator
 SIZES = {"train": 20_000, "val": 2_000, "test": 2_000}
 PASS = 2**20  # pixels of scenes that are painted at once: the planes of one pass stay in the cache
 SAMPLE = 2_048  # training images behind the mean and standard deviation of the channels
+KEPT = 64  # largest side in pixels of images whose first block is kept, at most 6 MB
 
 
 @dataclass(frozen=True)
@@ -160,13 +161,21 @@ def _draw(task: _Task, split: str, count: int, image: int, seed: int) -> Drawn:
     images = torch.empty(count, 3, image, image, dtype=torch.uint8)
     parts: list[dict[str, Tensor]] = []
     for start in range(0, count, BLOCK):
-        block = f"{task.stream}/{split}/{seed}/{start // BLOCK}"
-        generator = torch.Generator().manual_seed(hash_bits(block, 63))
-        drawn, truth = task.draw(generator, BLOCK, image)
+        draw = _draw_kept if start == 0 and image <= KEPT else _draw_block
+        drawn, truth = draw(task, f"{task.stream}/{split}/{seed}/{start // BLOCK}", image)
         rest = min(BLOCK, count - start)
         images[start : start + rest] = drawn[:rest]
         parts.append(_take(truth, slice(rest)))
     return images, {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+
+
+def _draw_block(task: _Task, block: str, image: int) -> Drawn:
+    """The images of a block, which its name determines."""
+    generator = torch.Generator().manual_seed(hash_bits(block, 63))
+    return task.draw(generator, BLOCK, image)
+
+
+_draw_kept = lru_cache(maxsize=8)(_draw_block)  # a few images are often loaded again
 
 
 @lru_cache(maxsize=64)
