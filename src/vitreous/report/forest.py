@@ -50,7 +50,7 @@ def forest(verdicts: Sequence[Verdict]) -> str:
         count += len(group)
     if not rows:
         return ""
-    height = y + 10
+    height = y + 4
     start = (
         f'<svg class="forest" viewBox="0 0 {WIDTH} {height:g}" role="group" '
         f'aria-label="Main effects of {count} claims relative to the papers\' values">'
