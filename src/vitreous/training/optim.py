@@ -101,6 +101,23 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
     return frozen
 
 
+@contextmanager
+def kept_flags(model: nn.Module) -> Iterator[None]:
+    """Restore after the block which parameters of a model learn, and whether it is distilled.
+
+    A training freezes some and may give a model two outputs; the next one begins without that.
+    """
+    learning = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    distilled = getattr(model, "distilled_training", None)
+    try:
+        yield
+    finally:
+        for parameter, learns in learning:
+            parameter.requires_grad_(learns)
+        if isinstance(distilled, bool):
+            model.distilled_training = distilled  # type: ignore[assignment]
+
+
 def undecayed(model: nn.Module) -> set[str]:
     """Names of the parameters that get no weight decay with `decay="matrices"`.
 
@@ -205,6 +222,4 @@ def average(model: nn.Module, decay: float) -> AveragedModel:
 
     It starts with the first `update_parameters(model)`.
     """
-    mean = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
-    mean.requires_grad_(False)
-    return mean
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))

@@ -21,7 +21,7 @@ from vitreous.config import Recipe
 from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset
 from vitreous.distributed import Processes
-from vitreous.random_numbers import derive_seed, torch_generator
+from vitreous.random_numbers import derive_seed, seed_torch, torch_generator
 from vitreous.training.evaluate import autocast, trained_attention
 from vitreous.training.optim import clip_gradients, sam_perturbation
 
@@ -160,7 +160,7 @@ class Step:
 
     def seed_generators(self, number: int) -> None:
         """Make all randomness of a step depend on the seed and the step's number alone."""
-        torch.manual_seed(derive_seed(self.seed, "model", number))
+        seed_torch(derive_seed(self.seed, "model", number))
         self.generator.manual_seed(derive_seed(self.seed, "augment", number))
 
     def augmented_batch(self) -> Batch:
