@@ -56,6 +56,8 @@ class Specimen(nn.Module):
     """Where its weights come from: pretrained, trained, untrained, random or unknown."""
     checkpoint: LoadedWeights | None = None
     """Which tensors were loaded from the file given as `weights`, and which were not."""
+    undecayed: frozenset[str] = frozenset()
+    """Names of the parameters that the model lists in `no_weight_decay`."""
     build: Mapping[str, Any] | None = None
     """Options with which `vitreous.build` made the model; None for other models."""
 
@@ -104,6 +106,10 @@ class Specimen(nn.Module):
     def forward(self, images: Tensor) -> Any:
         self._check(images)
         return self.module(images)
+
+    def no_weight_decay(self) -> set[str]:
+        """The parameters that the model lists in its method of this name, as timm's models do."""
+        return {f"module.{name}" for name in self.undecayed}
 
     def _check(self, images: Any) -> None:
         """Raise `BadImages` for a batch of another shape, type or device than the model takes."""
@@ -317,7 +323,7 @@ class Specimen(nn.Module):
     def _with_origin(self, other: Specimen) -> Specimen:
         """Copy what is known of this specimen's training to `other`, and return it."""
         other.trained, other.weights, other.build = self.trained, self.weights, self.build
-        other.checkpoint = self.checkpoint
+        other.checkpoint, other.undecayed = self.checkpoint, self.undecayed
         return other
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:

@@ -24,7 +24,7 @@ from torch import nn
 
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
-from vitreous.devices import choose_device
+from vitreous.devices import choose_device, ordinary_torch
 from vitreous.distributed import Processes, join_processes
 from vitreous.errors import VitreousError
 from vitreous.interrupts import defer_interrupts
@@ -80,6 +80,7 @@ class Trained:
         return 1 - float(self.records[-1]["test_error"])
 
 
+@ordinary_torch()
 def train(
     model: nn.Module | str,
     data: Dataset | Path | str,

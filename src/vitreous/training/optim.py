@@ -19,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from vitreous.config import Recipe
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.models.declared import declared_undecayed
 from vitreous.training.objectives import Objective
 
 TOKEN_NAMES = ("pos_embed", "position_", "_token", "bias_table")
@@ -124,11 +125,7 @@ def undecayed(model: nn.Module) -> set[str]:
     These are one-dimensional parameters, positions and tokens, and those that any part of the model
     lists in a method `no_weight_decay`, as timm's models and ours do.
     """
-    spared = set()
-    for path, module in model.named_modules():
-        listed = getattr(module, "no_weight_decay", None)
-        if callable(listed):
-            spared |= {f"{path}.{name}".lstrip(".") for name in listed()}
+    spared = declared_undecayed(model)
     for name, parameter in model.named_parameters():
         if parameter.ndim <= 1 or any(part in name.rpartition(".")[2] for part in TOKEN_NAMES):
             spared.add(name)

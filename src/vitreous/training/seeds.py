@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
-from vitreous.devices import choose_device
+from vitreous.devices import choose_device, ordinary_torch
 from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
 from vitreous.interrupts import defer_interrupts
@@ -34,6 +34,7 @@ from vitreous.training.step import order
 log = logging.getLogger("vitreous")
 
 
+@ordinary_torch()
 def train_seeds(
     model: str,
     data: Dataset | Path | str,
