@@ -112,7 +112,9 @@ def test_a_second_model_has_the_fingerprint_of_the_first(reads: list[nn.Module])
             self.register_buffer("level", torch.full((3, 1, 1), 0.5))
 
         def forward(self, images: Tensor) -> Tensor:
-            scores: Tensor = self.inner(images[:, self.get_buffer("index")] + self.level)
+            scores: Tensor = self.inner(
+                images[:, self.get_buffer("index")] + self.get_buffer("level")
+            )
             return scores
 
     model = Shifted()

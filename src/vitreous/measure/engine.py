@@ -232,13 +232,12 @@ def _stream(pass_: Pass, shards: Shards) -> None:
     """Compute this process's shards; raise KeyboardInterrupt if interrupted before the end."""
     remaining = shards.remaining(pass_.shards)
     models = len(pass_.setting.subjects)
-    done = models * sum(map(pass_.images, shards.done))
-    total = done + models * sum(map(pass_.images, remaining))
+    done, left = (models * sum(map(pass_.images, part)) for part in (shards.done, remaining))
 
     def compute(forward: Forward, stop: Stop) -> Iterator[tuple[int, Numbers]]:
         return pass_.stream(remaining, forward, stop)
 
-    do_pieces("Inspecting", total, done, compute, shards.add, shards.team)
+    do_pieces("Inspecting", done + left, done, compute, shards.add, shards.team)
     if not shards.done.issuperset(remaining):
         raise KeyboardInterrupt
 
