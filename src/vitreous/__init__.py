@@ -6,6 +6,7 @@ imports torch.
 
 from __future__ import annotations
 
+import random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,9 @@ def __getattr__(name: str) -> Any:
         return import_module(_PACKAGES[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'vitreous' has no attribute {name!r}")
+    drawn = random.getstate()
     value = getattr(import_module(_HOMES[name]), name)
+    random.setstate(drawn)  # rich draws from Python's random numbers when it is imported
     globals()[name] = value
     return value
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Literal
 
@@ -118,3 +118,23 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def ordinary_torch(dtype: torch.dtype | None = torch.float32) -> Iterator[None]:
+    """Inside the block, torch has this default type (None: the session's), neither autocast nor
+    inference mode.
+
+    Otherwise numbers, and what is cached for later calls, would depend on what a session chose for
+    its own code.
+    """
+    before = torch.get_default_dtype()
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if dtype not in (None, before):
+            torch.set_default_dtype(dtype)
+            stack.callback(torch.set_default_dtype, before)
+        yield

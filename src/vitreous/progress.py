@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -39,6 +40,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     After two seconds a terminal shows a bar with the time that is left, even while the first item
     takes longer than that; anywhere else nothing is shown.
     """
+    drawn = random.getstate()
     # Imported here because rich.progress would slow down the start of every command.
     from rich.console import Console
     from rich.progress import (
@@ -50,6 +52,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn,
     )
 
+    random.setstate(drawn)  # rich draws from Python's random numbers when it is imported
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

@@ -50,14 +50,37 @@ def seed_torch(seed: int) -> None:
 
 @contextlib.contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators inside the block, on the CPU and a GPU `device`; restore
-    them after it."""
-    import torch
-
-    devices = [device] if device is not None and device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
+    """Seed torch's global generators inside the block, on the CPU and GPUs; restore them after
+    it."""
+    with kept_random_state(device):
         seed_torch(seed)
         yield
+
+
+@contextlib.contextmanager
+def kept_random_state(device: torch.device | None = None) -> Iterator[None]:
+    """Restore torch's global generators after the block: those of the CPU, of all GPUs if one is in
+    use, and of a GPU `device`."""
+    import torch
+
+    if device is not None and device.type == "cuda":
+        torch.cuda.init()
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=gpus):
+        yield
+
+
+def seed_torch(seed: int) -> None:
+    """Seed torch's global generators, but not those of GPUs that nothing has used so far.
+
+    `torch.manual_seed` would seed these as well, on first use, when nobody can restore them.
+    """
+    import torch
+
+    if torch.cuda.is_available() and not torch.cuda.is_initialized():
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def row_generators(seed: int, rows: Iterable[int]) -> Iterator[np.random.Generator]:

@@ -24,6 +24,7 @@ from specimen.toys import (
     pictures,
     settled,
 )
+from vitreous.measure.subject import specimen_fingerprint
 from vitreous.specimen import cache, export, opening
 from vitreous.specimen.specimen import Specimen
 
@@ -98,6 +99,29 @@ def test_parameters_of_a_second_model_are_in_the_order_of_the_first(
         first, second = order(model), order(copy.deepcopy(model))
         assert len(reads) == 1
         assert first == second
+
+
+def test_a_second_model_has_the_fingerprint_of_the_first(reads: list[nn.Module]) -> None:
+    """Also with buffers outside the state dict: inspections resume by the fingerprint."""
+
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = settled(vit(1))
+            self.register_buffer("index", torch.arange(3).flip(0), persistent=False)
+            self.register_buffer("level", torch.full((3, 1, 1), 0.5))
+
+        def forward(self, images: Tensor) -> Tensor:
+            scores: Tensor = self.inner(
+                images[:, self.get_buffer("index")] + self.get_buffer("level")
+            )
+            return scores
+
+    model = Shifted()
+    first, second = (vitreous.open(each, image=16) for each in (model, copy.deepcopy(model)))
+    assert len(reads) == 1
+    assert list(first.state_dict()) == list(second.state_dict())
+    assert specimen_fingerprint(first) == specimen_fingerprint(second)
 
 
 def test_running_statistics_are_those_of_the_model(reads: list[nn.Module]) -> None:

@@ -78,18 +78,21 @@ def test_the_teacher_stays_aside() -> None:
     student, teacher = Says(OWN), Says(TEACHER)
     distil = Distil(student, teacher, hard=False, tau=1.0, taught=0.5)
     distil.train()
-    before = teacher.norm.running_mean.clone() if teacher.norm.running_mean is not None else None
+    aside = distil.teacher[0]
+    before = teacher.get_buffer("norm.running_mean").clone()
     distil(IMAGES, SOFT).backward()
-    assert not teacher.training
+    assert not aside.training
     assert student.training
-    assert before is not None
-    assert torch.equal(before, teacher.get_buffer("norm.running_mean"))
-    assert teacher.weight.grad is None
+    for each in (teacher, aside):
+        assert torch.equal(before, each.get_buffer("norm.running_mean"))
+        assert each.get_parameter("weight").grad is None
     assert student.weight.grad is not None
     assert list(distil.state_dict()) == [f"model.{name}" for name in student.state_dict()]
     assert len(list(distil.parameters())) == len(list(student.parameters()))
     distil.to(torch.float64)
-    assert teacher.weight.dtype == torch.float64
+    assert aside.get_parameter("weight").dtype == torch.float64
+    assert (teacher.training, teacher.weight.requires_grad) == (True, True)
+    assert teacher.weight.dtype == torch.float32
 
 
 def test_a_distilled_model_of_ours_uses_both_heads() -> None:

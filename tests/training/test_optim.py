@@ -347,7 +347,8 @@ def test_running_mean() -> None:
     for index, found in enumerate(mean.module.parameters()):
         right = sum(w * each[index] for w, each in zip(weights, seen, strict=True))
         torch.testing.assert_close(found, right)
-        assert not found.requires_grad
+        assert found.requires_grad
+        assert found.is_leaf
     for copied, buffer in zip(mean.module.buffers(), model.buffers(), strict=True):
         assert torch.equal(copied, buffer)
     assert all(p.requires_grad for p in model.parameters())

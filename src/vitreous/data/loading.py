@@ -41,6 +41,7 @@ from vitreous.data.sources.listing import (
 )
 from vitreous.data.subsets import class_balanced_order
 from vitreous.data.world.tasks import load_task
+from vitreous.devices import ordinary_torch
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize, image_size
 from vitreous.validation import check_ranges
@@ -56,6 +57,7 @@ REFERENCE = 10_000
 log = logging.getLogger("vitreous")
 
 
+@ordinary_torch()
 def load(
     name: Path | str,
     *,

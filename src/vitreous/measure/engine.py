@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vitreous import __version__
 from vitreous.data.dataset import Dataset
-from vitreous.devices import choose_device, choose_double_precision
+from vitreous.devices import choose_device, choose_double_precision, ordinary_torch
 from vitreous.distributed import Processes, join_processes
 from vitreous.errors import UnknownName
 from vitreous.image_size import ImageSize
@@ -57,6 +57,7 @@ Stop = Callable[[], bool]
 """Whether Ctrl-C was pressed."""
 
 
+@ordinary_torch()
 def inspect(
     models: Model | Iterable[Model] | Mapping[str, Model],
     data: Dataset | Path | str = "world:shapes",
@@ -138,6 +139,7 @@ def inspect(
     return _answer_probes(pass_, shards.gathered(), perf_counter() - began)
 
 
+@ordinary_torch()
 def analyse(
     models: Model | Iterable[Model] | Mapping[str, Model],
     data: Dataset | Path | str | Mapping[str, Dataset] = "world:shapes",
@@ -230,13 +232,12 @@ def _stream(pass_: Pass, shards: Shards) -> None:
     """Compute this process's shards; raise KeyboardInterrupt if interrupted before the end."""
     remaining = shards.remaining(pass_.shards)
     models = len(pass_.setting.subjects)
-    done = models * sum(map(pass_.images, shards.done))
-    total = done + models * sum(map(pass_.images, remaining))
+    done, left = (models * sum(map(pass_.images, part)) for part in (shards.done, remaining))
 
     def compute(forward: Forward, stop: Stop) -> Iterator[tuple[int, Numbers]]:
         return pass_.stream(remaining, forward, stop)
 
-    do_pieces("Inspecting", total, done, compute, shards.add, shards.team)
+    do_pieces("Inspecting", done + left, done, compute, shards.add, shards.team)
     if not shards.done.issuperset(remaining):
         raise KeyboardInterrupt
 
@@ -250,14 +251,13 @@ def _answer_probes(pass_: Pass, shards: Shards, seconds: float) -> Inspection:
         probe_name, _, name = key.partition(":")
         sums_of[probe_name][name] = total
     for probe in pass_.probes:
-        reasons = pass_.left_out[probe.name]
         suited = pass_.suited(probe)
         result = probe.answer(sums_of[probe.name], suited) if suited else None
         if result is None or not len(result.table):
             left_out[probe.name] = pass_.reasons(probe)
             continue
         results[probe.name] = _with_provenance(
-            probe, result, pass_.setting, suited, images, seconds, reasons
+            probe, result, pass_.setting, suited, images, seconds, pass_.left_out[probe.name]
         )
     anatomies = {subject.name: subject.specimen.anatomy for subject in pass_.setting.subjects}
     return Inspection(results, left_out, anatomies)

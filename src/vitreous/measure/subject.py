@@ -29,6 +29,7 @@ from vitreous.measure.preprocessing import (
 from vitreous.progress import progress
 from vitreous.random_numbers import seeded
 from vitreous.specimen.opening import open as open_model
+from vitreous.specimen.opening import unwrapped
 from vitreous.specimen.specimen import Specimen
 from vitreous.storage.fingerprints import fingerprint, labelled
 from vitreous.weight_pairs import pair_weights
@@ -110,6 +111,12 @@ class Subject:
             owner = "ImageNet's" if self.normalised == "ImageNet" else f"those of {data.name}"
             source = f"{owner}, as the model declares none; --mean and --std set others"
         return f"{steps}; mean {mean}, std {std} ({source or 'model'})"
+
+    @property
+    def network(self) -> nn.Module | None:
+        """The model itself: without `torch.compile`, DataParallel and the like around it, which
+        give its parts other names."""
+        return None if self.model is None else unwrapped(self.model)
 
     @cached_property
     def _output(self) -> tuple[int | None, str]:

@@ -170,3 +170,13 @@ def _known_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {key: config[key] for key in KEYS if config.get(key) is not None}
     tuples = {key: tuple(v) if isinstance(v, list) else v for key, v in metadata.items()}
     return {key: value for key, value in tuples.items() if value != ()}
+
+
+def declared_undecayed(model: nn.Module) -> set[str]:
+    """Names of what the parts of a model list in a method `no_weight_decay`."""
+    return {
+        f"{path}.{name}".lstrip(".")
+        for path, module in model.named_modules()
+        if callable(listed := getattr(module, "no_weight_decay", None))
+        for name in listed()
+    }

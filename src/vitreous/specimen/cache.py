@@ -42,6 +42,8 @@ class Entry(NamedTuple):
     graph: fx.Graph
     parameters: tuple[str, ...]
     """In the order of the graph module, which random directions depend on."""
+    unsaved: tuple[str, ...]
+    """Buffers that are not in the state dict, which fingerprints depend on."""
     constants: dict[str, Tensor]
     anatomy: Anatomy
     wiring: dict[str, Wiring]
@@ -63,6 +65,9 @@ def recall(key: Hashable | None, model: nn.Module) -> Parts | None:
     graph, _ = copy_nodes(entry.graph)
     module = Compiled(tensors, graph)
     _put_in_order(module, entry.parameters)
+    for name in entry.unsaved:
+        path, _, leaf = name.rpartition(".")
+        module.get_submodule(path)._non_persistent_buffers_set.add(leaf)
     return module, entry.anatomy, entry.wiring
 
 
@@ -75,7 +80,10 @@ def remember(key: Hashable | None, model: nn.Module, parts: Parts) -> None:
     targets = _targets(module.graph)
     constants = {t: attribute(module, t) for t in targets - weights}
     parameters = tuple(name for name, _ in module.named_parameters() if name in targets)
-    _entries[key] = Entry(copy_nodes(module.graph)[0], parameters, constants, anatomy, wiring)
+    saved = module.state_dict()
+    unsaved = tuple(n for n, _ in module.named_buffers() if n in targets and n not in saved)
+    graph, _ = copy_nodes(module.graph)
+    _entries[key] = Entry(graph, parameters, unsaved, constants, anatomy, wiring)
     while len(_entries) > CAPACITY:
         _entries.popitem(last=False)
 

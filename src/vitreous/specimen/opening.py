@@ -11,9 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, fx, nn
 
+from vitreous.devices import ordinary_torch
 from vitreous.errors import NotExportable, VitreousError, VitreousWarning
 from vitreous.image_size import ImageSize
-from vitreous.models.declared import declared_training
+from vitreous.models.declared import declared_training, declared_undecayed
 from vitreous.models.matching import copy_with_weights, loaded_weights
 from vitreous.models.registry import ConfiguredModel
 from vitreous.models.weights import weights_of
@@ -34,6 +35,7 @@ from vitreous.specimen.specimen import Specimen
 from vitreous.specimen.state import no_garbage_collection, no_logging
 
 
+@ordinary_torch(dtype=None)
 def open(
     model: nn.Module | str,
     *,
@@ -111,6 +113,7 @@ def open(
             )
             warnings.warn(message, VitreousWarning, stacklevel=2)
     specimen.trained = declared_training(model)
+    specimen.undecayed = frozenset(declared_undecayed(model))
     specimen.weights = weights_of(model)
     specimen.checkpoint = loaded_weights(model)
     specimen.build = model.config if isinstance(model, ConfiguredModel) else None
@@ -246,6 +249,7 @@ def _check_kind(model: nn.Module, name: str) -> None:
             )
 
 
+@torch.no_grad()  # weights made in inference mode have no gradients
 def _check_weights(model: nn.Module, name: str) -> None:
     """Raise for weights that have no shape or values, or are not finite."""
     learned = set(dict(model.named_parameters()))

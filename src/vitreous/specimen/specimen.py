@@ -56,6 +56,7 @@ class Specimen(nn.Module):
     """Where its weights come from: pretrained, trained, untrained, random or unknown."""
     checkpoint: LoadedWeights | None = None
     """Which tensors were loaded from the file given as `weights`, and which were not."""
+    undecayed: frozenset[str] = frozenset()  # what the model lists in `no_weight_decay`
     build: Mapping[str, Any] | None = None
     """Options with which `vitreous.build` made the model; None for other models."""
 
@@ -307,8 +308,8 @@ class Specimen(nn.Module):
         module.graph.eliminate_dead_code(_has_effect)
         module.graph.lint()
         module.recompile()
-        edits = (*self.edits, description)
-        return self._with_origin(Specimen(module, self.anatomy, wiring or self._wiring, edits))
+        wiring, edits = wiring or self._wiring, (*self.edits, description)
+        return self._with_origin(Specimen(module, self.anatomy, wiring, edits))
 
     def twin(self) -> Specimen:
         """Another specimen with the same graph and weights, for use in another thread."""
@@ -316,8 +317,8 @@ class Specimen(nn.Module):
 
     def _with_origin(self, other: Specimen) -> Specimen:
         """Copy what is known of this specimen's training to `other`, and return it."""
-        other.trained, other.weights, other.build = self.trained, self.weights, self.build
-        other.checkpoint = self.checkpoint
+        for name in ("trained", "weights", "build", "checkpoint", "undecayed"):
+            setattr(other, name, getattr(self, name))
         return other
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:

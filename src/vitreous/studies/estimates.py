@@ -28,6 +28,7 @@ from vitreous.devices import choose_device, one_thread
 from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
 from vitreous.progress import progress
+from vitreous.random_numbers import kept_random_state
 from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
 from vitreous.studies.measuring import TRAININGS, missing_results
@@ -262,7 +263,8 @@ class _Steps:
 
 
 def _build_model(name: str, data: Dataset, recipe: Recipe) -> torch.nn.Module:
-    return prepare.prepare_model(name, data, recipe, 0, pretrained=False)[0]
+    with kept_random_state():
+        return prepare.prepare_model(name, data, recipe, 0, pretrained=False)[0]
 
 
 def measuring_times(root: Path) -> dict[tuple[str, str], float]:

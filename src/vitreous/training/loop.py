@@ -24,17 +24,18 @@ from torch import nn
 
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
-from vitreous.devices import choose_device
+from vitreous.devices import choose_device, ordinary_torch
 from vitreous.distributed import Processes, join_processes
 from vitreous.errors import VitreousError
 from vitreous.interrupts import defer_interrupts
+from vitreous.random_numbers import kept_random_state
 from vitreous.storage.run_folder import PREVIOUS, Run
 from vitreous.training import prepare, recipes
 from vitreous.training.display import TrainingDisplay
 from vitreous.training.evaluate import evaluate
 from vitreous.training.locality import attention_locality
 from vitreous.training.objectives import objective
-from vitreous.training.optim import average, optimiser, schedule
+from vitreous.training.optim import average, kept_flags, optimiser, schedule
 from vitreous.training.state import due_checkpoints, load_state_tensors, state_tensors
 from vitreous.training.step import Step, order, steps_of
 
@@ -79,6 +80,7 @@ class Trained:
         return 1 - float(self.records[-1]["test_error"])
 
 
+@ordinary_torch()
 def train(
     model: nn.Module | str,
     data: Dataset | Path | str,
@@ -140,21 +142,21 @@ def train(
     where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
     data, test = prepare.prepare_images(data, test, recipe)
-    network, described = prepare.prepare_model(model, data, recipe, seed, pretrained, weights)
-    identity = prepare.run_identity(described, data, test, recipe, seed, teacher)
-    title = prepare.run_title(identity)
-    run = Run(out or Path("runs") / title)
     compile = where.type == "cuda" if compile is None else compile
     processes = join_processes(where)
-    with defer_interrupts(processes.world) as stop, contextlib.ExitStack() as stack:
+    with kept_random_state(where), contextlib.ExitStack() as stack:
+        network, described = prepare.prepare_model(model, data, recipe, seed, pretrained, weights)
+        stack.enter_context(kept_flags(network))
+        stop = stack.enter_context(defer_interrupts(processes.world))
+        identity = prepare.run_identity(described, data, test, recipe, seed, teacher)
+        title = prepare.run_title(identity)
+        run = Run(out or Path("runs") / title)
         trainer = Trainer(network, data, test, recipe, teacher, seed, where, compile, processes)
         if processes.first:
             stack.enter_context(run.hold(identity, trainer.disk_bytes(), "training"))
         processes.wait()
-        display = TrainingDisplay(
-            show and processes.first, title, trainer.plan.steps, trainer.steps
-        )
-        with display:
+        shown = show and processes.first
+        with TrainingDisplay(shown, title, trainer.plan.steps, trainer.steps) as display:
             trainer.fit(run, stop, display)
         return Trained(trainer.tested.eval(), run, trainer.records)
 
@@ -183,10 +185,10 @@ class Trainer:
         self.precision = recipe.precision
         if recipe.precision == "auto":
             self.precision = "bf16" if device.type == "cuda" else "fp32"
+        self.mean = None if recipe.ema is None else average(self.model, recipe.ema)
         loss = objective(recipe, model, teacher=teacher, mean=data.mean, std=data.std)
         self.objective = loss.to(device)
         self.optimiser = optimiser(self.objective, recipe)
-        self.mean = None if recipe.ema is None else average(self.model, recipe.ema)
         self.step = Step(
             self.objective, self.optimiser, self.data, recipe, batch=self.batch, seed=seed,
             precision=self.precision, processes=processes, compile=compile,

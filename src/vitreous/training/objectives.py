@@ -7,6 +7,7 @@ The training loop knows nothing else: it compiles, distributes and saves this on
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Literal, Self
 
 import torch
@@ -46,8 +47,9 @@ class Distil(Objective):
         A distilled model has two outputs, and the second learns from the teacher. Any other model
         learns both with one output.
     teacher
-        Gets the same normalised images as the student. It moves to devices with this module, but
-        is not a submodule: it stays in evaluation mode, has no gradients and is never saved.
+        Gets the same normalised images as the student. A copy of it moves to devices with this
+        module, but is not a submodule: it stays in evaluation mode, has no gradients and is never
+        saved.
     hard
         Whether the teacher's arg-max is the label; else the loss is τ² KL(teacher ‖ student) at
         temperature τ, per image as in the paper (its code also divides by the number of classes).
@@ -66,7 +68,7 @@ class Distil(Objective):
                 "same."
             )
         # In a tuple, because nn.Module registers only modules that are attributes themselves.
-        self.teacher = (teacher.eval().requires_grad_(False),)
+        self.teacher = (deepcopy(teacher).eval().requires_grad_(False),)
         self.hard, self.tau, self.taught = hard, tau, taught
         enable = getattr(model, "set_distilled_training", None)
         if enable is not None:

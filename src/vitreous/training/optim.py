@@ -19,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from vitreous.config import Recipe
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.models.declared import declared_undecayed
 from vitreous.training.objectives import Objective
 
 TOKEN_NAMES = ("pos_embed", "position_", "_token", "bias_table")
@@ -101,17 +102,30 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
     return frozen
 
 
+@contextmanager
+def kept_flags(model: nn.Module) -> Iterator[None]:
+    """Restore after the block which parameters of a model learn, and whether it is distilled.
+
+    A training freezes some and may give a model two outputs; the next one begins without that.
+    """
+    learning = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    distilled = getattr(model, "distilled_training", None)
+    try:
+        yield
+    finally:
+        for parameter, learns in learning:
+            parameter.requires_grad_(learns)
+        if isinstance(distilled, bool):
+            model.distilled_training = distilled  # type: ignore[assignment]
+
+
 def undecayed(model: nn.Module) -> set[str]:
     """Names of the parameters that get no weight decay with `decay="matrices"`.
 
     These are one-dimensional parameters, positions and tokens, and those that any part of the model
     lists in a method `no_weight_decay`, as timm's models and ours do.
     """
-    spared = set()
-    for path, module in model.named_modules():
-        listed = getattr(module, "no_weight_decay", None)
-        if callable(listed):
-            spared |= {f"{path}.{name}".lstrip(".") for name in listed()}
+    spared = declared_undecayed(model)
     for name, parameter in model.named_parameters():
         if parameter.ndim <= 1 or any(part in name.rpartition(".")[2] for part in TOKEN_NAMES):
             spared.add(name)
@@ -205,6 +219,4 @@ def average(model: nn.Module, decay: float) -> AveragedModel:
 
     It starts with the first `update_parameters(model)`.
     """
-    mean = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
-    mean.requires_grad_(False)
-    return mean
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))

@@ -22,7 +22,7 @@ from vitreous.data.given import given_images
 from vitreous.errors import VitreousError
 from vitreous.models.loading import comes_with_weights, describe_model, load_model
 from vitreous.models.matching import load_weights
-from vitreous.random_numbers import derive_seed
+from vitreous.random_numbers import derive_seed, seed_torch
 from vitreous.storage.fingerprints import checksum, fingerprint
 from vitreous.training.adapt import adapt
 
@@ -74,6 +74,7 @@ def prepare_model(
     a checkpoint (`weights`) are fine-tuned, with a new head and at another resolution if the data
     need that.
     """
+    seed_torch(derive_seed(seed, "weights"))  # a new head of a module is drawn, too
     classes = len(data.classes)
     if isinstance(model, nn.Module) and weights is not None:
         load_weights(model, weights)
@@ -81,7 +82,6 @@ def prepare_model(
         if recipe.head != "keep":
             model = adapt(model, classes=classes, image=data.image, head=recipe.head)
         return model, {**describe_model(model, None), "weights": weights_fingerprint(model)}
-    torch.manual_seed(derive_seed(seed, "weights"))
     name = model
     image = data.image[0] if data.image[0] == data.image[1] else data.image
     is_trained = pretrained or weights is not None or comes_with_weights(name)

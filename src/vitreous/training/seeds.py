@@ -18,20 +18,23 @@ from torch import Tensor
 
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
-from vitreous.devices import choose_device
+from vitreous.devices import choose_device, ordinary_torch
 from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
 from vitreous.interrupts import defer_interrupts
+from vitreous.random_numbers import kept_random_state
 from vitreous.storage.run_folder import Run
 from vitreous.training import prepare, recipes
 from vitreous.training.display import TrainingDisplay
 from vitreous.training.loop import CHECK_EVERY, Trained, Trainer
+from vitreous.training.optim import kept_flags
 from vitreous.training.stack import NotStackable, Stack, StackedStep
 from vitreous.training.step import order
 
 log = logging.getLogger("vitreous")
 
 
+@ordinary_torch()
 def train_seeds(
     model: str,
     data: Dataset | Path | str,
@@ -73,10 +76,11 @@ def train_seeds(
     data, test = prepare.prepare_images(data, test, recipe)
     data, test = prepare.move_to_gpu(data, where), prepare.move_to_gpu(test, where)
     compile = where.type == "cuda" if compile is None else compile
-    with defer_interrupts() as stop, contextlib.ExitStack() as stack:
+    with kept_random_state(where), defer_interrupts() as stop, contextlib.ExitStack() as stack:
         pairs: list[tuple[Trainer, Run]] = []
         for number, seed in enumerate(seeds):
             network, described = prepare.prepare_model(model, data, recipe, seed, pretrained=False)
+            stack.enter_context(kept_flags(network))
             identity = prepare.run_identity(described, data, test, recipe, seed, None)
             trainer = Trainer(network, data, test, recipe, None, seed, where, compile, Processes())
             if out is None:

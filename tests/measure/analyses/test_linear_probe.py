@@ -80,6 +80,19 @@ def test_large_offsets_do_not_reduce_precision_in_float32() -> None:
     assert torch.allclose(far.products, near.products, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("size", [7, 100])
+def test_a_feature_that_is_the_same_for_all_images_tells_nothing(size: int) -> None:
+    """The class token of the first layers: rounding of its mean must not become a classifier."""
+    generator = torch.Generator().manual_seed(3)
+    features = torch.randn(1, 24, generator=generator).expand(100, -1).contiguous()
+    targets = torch.eye(5)[torch.arange(100) % 5]
+    parts = zip(features.split(size), targets.split(size), strict=True)
+    moments = join_moments([Moments.of(x, y) for x, y in parts])
+    fitted = solve(moments, choose_penalty(moments, moments, (1e-6, 1.0)))
+    assert not fitted.weight.any()
+    torch.testing.assert_close(fitted.bias, torch.full((5,), 0.2, dtype=torch.float64))
+
+
 def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
     linear_model = import_module("sklearn.linear_model")
     penalties = [10.0 ** (tenth / 10) for tenth in range(-40, 31)]

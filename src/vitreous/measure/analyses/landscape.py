@@ -163,7 +163,8 @@ class Landscape(Analysis):
         else:
             fixed: set[str] = set()
             if not self.vectors:
-                fixed = parameters_without_filters(subject.model or subject.specimen)
+                network = subject.network
+                fixed = parameters_without_filters(subject.specimen if network is None else network)
             axes = (
                 random_direction(self.directions, origin, fixed, bench.seed, axis)
                 for axis in range(self.dimensions)

@@ -109,8 +109,8 @@ def trainings(subjects: Sequence[Subject]) -> dict[str, list[StoredWeights]]:
 
 
 def _from_file(run: Run, checkpoint: str, subject: Subject) -> StoredWeights:
-    assert subject.model is not None
-    names = [name for name, _ in subject.model.named_parameters()]
+    assert subject.network is not None
+    names = [name for name, _ in subject.network.named_parameters()]
 
     def read() -> Weights:
         tensors, _ = run.read_weights(checkpoint)

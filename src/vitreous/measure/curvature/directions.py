@@ -41,7 +41,10 @@ def parameters_without_filters(model: nn.Module) -> set[str]:
     """Return the names of one-dimensional parameters, tables of positions, and tokens."""
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
     tables = {name for name, shape in shapes.items() if len(shape) == 3 and shape[0] == 1}
-    return {name.removeprefix(PREFIX) for name in undecayed(model) | tables}
+    fixed = undecayed(model) | tables
+    if isinstance(model, Specimen):
+        return {name.removeprefix(PREFIX) for name in fixed} | model.undecayed
+    return fixed
 
 
 def random_direction(

@@ -32,6 +32,7 @@ from vitreous.results import Column, Result, View
 from vitreous.results.comparing import bold, name_tied, records
 from vitreous.results.view import Axis
 from vitreous.results.words import format_number, join_words
+from vitreous.specimen.opening import unwrapped
 
 __all__ = ["Cost"]
 
@@ -101,7 +102,10 @@ class Cost(Probe):
             return {}
         count = self.images or (64 if subject.device.type == "cuda" else 8)
         images = batch.prepared(subject)[:count]
-        times = seconds(self._original(subject), images, self.repeats)
+        model = self._original(subject)
+        if model is not unwrapped(model):
+            model(images)  # `torch.compile` compiles in the first pass
+        times = seconds(model, images, self.repeats)
         return {
             sum_key(subject, what="seconds"): torch.tensor(times, dtype=torch.float64),
             sum_key(subject, what="images"): torch.tensor(float(len(images))),
@@ -203,7 +207,7 @@ def _row(subject: Subject, model: nn.Module, sums: Mapping[str, Tensor]) -> dict
     return {
         "model": subject.name,
         "parameters": subject.specimen.anatomy.parameters,
-        "gflops": flops(model, blank) / 1e9,
+        "gflops": flops(unwrapped(model), blank) / 1e9,
         "batch": count,
         "device": f"cpu, {threads}"
         if subject.device.type == "cpu"

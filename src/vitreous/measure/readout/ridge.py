@@ -35,12 +35,15 @@ class Moments:
 
     @classmethod
     def of(cls, features: Tensor, targets: Tensor) -> Moments:
-        """Compute the moments of a block of features (n, d) and targets (n, k)."""
-        joined = torch.cat(
-            [features.to(torch.promote_types(features.dtype, torch.float32)), targets.to(features)],
-            1,
-        )
-        mean = joined.mean(0)
+        """Compute the moments of a block of features (n, d) and targets (n, k).
+
+        A feature that is the same for all images gets moments of exactly zero: of what rounding
+        leaves, a regression would make a classifier.
+        """
+        precise = features.to(torch.promote_types(features.dtype, torch.float32))
+        joined = torch.cat([precise, targets.to(features)], 1)
+        constant = (joined == joined[:1]).all(0)
+        mean = torch.where(constant, joined[0], joined.mean(0))
         joined = joined - mean
         with full_precision():
             products = joined[:, : features.shape[1]].mT @ joined

@@ -67,9 +67,9 @@ def dropout_sites(subject: Subject) -> dict[str, list[float]]:
     VitreousError
         If the model does not run in training mode, or a site depends on another module's mode.
     """
-    if subject.model is None:
+    if subject.network is None:
         return {}
-    model = copy.deepcopy(subject.model).to(subject.device).train()
+    model = copy.deepcopy(subject.network).to(subject.device).train()
     images = subject.prepare(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
     try:
         sites = _random_modules(model, images)
@@ -117,8 +117,8 @@ def _set_training(model: nn.Module, paths: Mapping[str, Any]) -> nn.Module:
 
 def model_with_dropout(subject: Subject, paths: Mapping[str, Any]) -> Forward:
     """Return a copy of the model in evaluation mode, except for these modules."""
-    assert subject.model is not None
-    return _set_training(copy.deepcopy(subject.model).to(subject.device), paths)
+    assert subject.network is not None
+    return _set_training(copy.deepcopy(subject.network).to(subject.device), paths)
 
 
 def specimen_with_dropout(specimen: Specimen, rate: float) -> Specimen:
