@@ -37,17 +37,6 @@ def torch_generator(*purpose: object) -> torch.Generator:
     return torch.Generator().manual_seed(derive_seed(*purpose))
 
 
-def seed_torch(seed: int) -> None:
-    """What `torch.manual_seed` does, which without a GPU first writes down the whole call stack for
-    each kind of GPU: a millisecond, as long as a small model takes."""
-    import torch
-
-    if torch.accelerator.is_available():
-        torch.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
-
-
 @contextlib.contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's global generators inside the block, on the CPU and GPUs; restore them after
@@ -73,11 +62,14 @@ def kept_random_state(device: torch.device | None = None) -> Iterator[None]:
 def seed_torch(seed: int) -> None:
     """Seed torch's global generators, but not those of GPUs that nothing has used so far.
 
-    `torch.manual_seed` would seed these as well, on first use, when nobody can restore them.
+    `torch.manual_seed` would seed these as well, on first use, when nobody can restore them. And
+    without a GPU it first writes down the whole call stack for each kind of GPU, which takes a
+    millisecond, as long as a step of a small model.
     """
     import torch
 
-    if torch.cuda.is_available() and not torch.cuda.is_initialized():
+    unused = torch.cuda.is_available() and not torch.cuda.is_initialized()
+    if unused or not torch.accelerator.is_available():
         torch.default_generator.manual_seed(seed)
     else:
         torch.manual_seed(seed)
