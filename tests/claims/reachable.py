@@ -145,13 +145,18 @@ class Evidences:
             for item in self.case.holds:
                 seed = item.seed + step * number
                 items.append(self._moved(item, {"seed": seed}, move or {}, 1 + more))
-                if untrained and "checkpoint" not in item.facts:
+                if untrained and "checkpoint" not in item.facts and not self._has_start(item):
                     start = {"checkpoint": "start", "seed": seed}
                     items.append(self._moved(item, start, move or {}, 1 + more))
         if failed is not None:
             items = [_fail(item, failed) for item in items] + _failing(items, failed)
         (verdict,) = judge(Evidence(items), [self.claim])
         return verdict
+
+    def _has_start(self, item: EvidenceItem) -> bool:
+        """Whether the claim itself reads this network before its training."""
+        start = {**item.facts, "checkpoint": "start", "seed": item.seed}
+        return any({**each.facts, "seed": each.seed} == start for each in self.case.holds)
 
     def _moved(
         self, item: EvidenceItem, facts: Mapping[str, Any], move: Move, times: float

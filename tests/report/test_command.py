@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+from inspect import unwrap
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +180,8 @@ def test_files_that_cannot_be_decoded_are_left_out_on_request(
 def test_ctrl_c_writes_a_partial_report_and_the_same_command_resumes(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        engine.inspect, "__kwdefaults__", {**(engine.inspect.__kwdefaults__ or {}), "shard": 10}
-    )
+    function = unwrap(engine.inspect)
+    monkeypatch.setattr(function, "__kwdefaults__", {**function.__kwdefaults__, "shard": 10})
     command = [*QUICK, "--results", "numbers"]
     assert run(capsys, *command, "--out", "peace.html")[0] == 0
     peace = vitreous.Inspection.load("numbers")

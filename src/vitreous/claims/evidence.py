@@ -248,10 +248,9 @@ def _check_unambiguous(items: Iterable[EvidenceItem]) -> None:
 
     A claim reads one of them, and nothing says which.
     """
-    known: dict[str, list[EvidenceItem]] = {}
+    known: dict[frozenset[tuple[str, Any]], list[EvidenceItem]] = {}
     for item in items:
-        facts = describe_facts(dict(sorted({**item.facts, "seed": item.seed}.items())))
-        alike = known.setdefault(facts, [])
+        alike = known.setdefault(frozenset({**item.facts, "seed": item.seed}.items()), [])
         for other in alike:
             for measurement in sorted(set(item.results) & set(other.results)):
                 if not item.rows(measurement).same_numbers(other.rows(measurement)):

@@ -16,7 +16,7 @@ from vitreous.claims.verdicts import OUTCOMES, Outcome, Verdict
 from vitreous.report.effect import in_words
 from vitreous.results.words import escape
 
-WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 420, 14, 15, 22, 30
+WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 420, 14, 15, 20, 30
 MAX_LETTERS = 58
 """Maximum number of letters of a finding beside its row; the tooltip has the full sentence."""
 LEAST, MOST = -1.5, 2.5
@@ -78,7 +78,7 @@ def _axis(height: float) -> list[str]:
 def _heading(outcome: Outcome, count: int, y: float) -> str:
     kind = outcome.replace(" ", "-")
     text = f"{outcome} ({count})"
-    return f'<text class="group outcome-{kind}" x="4" y="{y + HEADING - 8:.1f}">{text}</text>'
+    return f'<text class="group outcome-{kind}" x="4" y="{y + HEADING - 5:.1f}">{text}</text>'
 
 
 def _row(verdict: Verdict, effect: Effect, y: float) -> str:

@@ -81,7 +81,10 @@ def _times(inspection: Inspection) -> list[str]:
         for name, result in inspection.items()
         if "seconds" in result.about
     }
-    return [f"{seconds:,.0f} s for {what.replace('_', ' ')}" for what, seconds in times.items()]
+    return [
+        f"{f'{seconds:,.0f}' if seconds >= 1 else 'less than 1'} s for {what.replace('_', ' ')}"
+        for what, seconds in times.items()
+    ]
 
 
 def _model_rows(inspection: Inspection) -> list[tuple[str, str]]:
@@ -89,14 +92,19 @@ def _model_rows(inspection: Inspection) -> list[tuple[str, str]]:
     models: dict[str, dict[str, Any]] = {}
     for model, known in model_records(inspection):
         models[model] = {**known, **models.get(model, {})}  # older results know less
-    rows = []
+    rows, plain = [], []
     for model, known in models.items():
-        weights = f"weights <code>{escape(known['fingerprint'])}</code>"
+        weights = f"<code>{escape(known['fingerprint'])}</code>"
+        if not known.get("edits") and not known.get("checkpoint"):
+            plain.append(f"{escape(model)} {weights}")
+            continue
         if known.get("edits"):
             weights += f"; changed: {escape(', '.join(map(str, known['edits'])))}"
         if known.get("checkpoint"):
             weights += f": {escape(known['checkpoint']['sentence'])}"
-        rows.append((escape(model), weights))
+        rows.append((escape(model), f"weights {weights}"))
+    if plain:
+        rows.insert(0, (f"fingerprint{'s' * (len(plain) > 1)} of the weights", ", ".join(plain)))
     alike: dict[str, list[str]] = {}
     for model, known in models.items():
         if known.get("preprocessing"):

@@ -115,7 +115,7 @@ def from_replicates(
     >>> draws = inspection["variance"].draws()  # (201, rows): values, then 200 replicates
     >>> last = draws[:, -1] / draws[:, 0]
     >>> interval = from_replicates(last[0], last[1:], 16)
-    >>> interval.low < interval.mean < interval.high
+    >>> bool(interval.low < interval.mean < interval.high)
     True
     """
     from scipy.special import ndtri, stdtrit
