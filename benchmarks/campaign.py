@@ -285,7 +285,7 @@ def run(given: argparse.Namespace, parts: dict[str, list[Cell]], root: Path, sca
 def _start(
     given: argparse.Namespace, shared: dict[str, str], deadline: float, role: str, which: str | int
 ) -> subprocess.Popen[bytes]:
-    """Start a process that trains a part, or measures; where trainings share the GPU, it yields."""
+    """Start a process that trains a part, or one that measures and lets the others go first."""
     command = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
     command[2] = "work"
     environment = {**os.environ, **shared, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}

@@ -14,6 +14,7 @@ import json
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -31,6 +32,8 @@ KINDS = {
     "fused element by element": r"triton_poi",
     "copies": r"memcpy|memset|copy|cat",
 }
+PROFILED = 5
+"""Steps under the profiler."""
 
 
 def main() -> None:
@@ -60,7 +63,7 @@ def main() -> None:
         report(run, given)
 
 
-def report(run, given: argparse.Namespace) -> None:  # type: ignore[no-untyped-def]
+def report(run: Callable[[], None], given: argparse.Namespace) -> None:
     """Print images per second, then milliseconds of a step by kind and by kernel."""
     times = []
     for _ in range(3):
@@ -76,13 +79,13 @@ def report(run, given: argparse.Namespace) -> None:  # type: ignore[no-untyped-d
         flush=True,
     )
     with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-        for _ in range(5):
+        for _ in range(PROFILED):
             run()
         torch.cuda.synchronize()
     spent: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     for event in profiled.events() or ():
-        spent[event.name] += event.device_time_total / 5e3
+        spent[event.name] += event.device_time_total / (1e3 * PROFILED)
         calls[event.name] += 1
     kinds: Counter[str] = Counter()
     for name, ms in spent.items():
@@ -91,7 +94,7 @@ def report(run, given: argparse.Namespace) -> None:  # type: ignore[no-untyped-d
         print(f"  {ms:7.3f} ms  {kind}")
     print("  kernels:")
     for name, ms in spent.most_common(given.top):
-        print(f"  {ms:7.3f} ms  {calls[name] / 5:5.1f} times  {name[:110]}")
+        print(f"  {ms:7.3f} ms  {calls[name] / PROFILED:5.1f} times  {name[:110]}")
 
 
 def kind_of(kernel: str) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.validation import annotation_in_words, as_tuples, fits_annotation
+from vitreous.validation import annotation_in_words, as_tuples, fits_annotation, type_hints
 
 Kept = Literal["none", "checkpoints", "epochs"]
 """Weights to keep: none, those of checkpoints, or those of every epoch."""
@@ -148,13 +147,10 @@ FIELDS = tuple(each.name for each in fields(Recipe))
 AUGMENT = tuple(f"augment.{each.name}" for each in fields(Augment))
 
 
-_hints = cache(get_type_hints)  # they are strings, which are compiled each time
-
-
 def _field_errors(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
     """Errors about fields of another type than declared, or out of range."""
     kind: Any = type(config)
-    hints = _hints(kind)
+    hints = type_hints(kind)
     for each in fields(config):
         value = getattr(config, each.name)
         if not fits_annotation(value, hints[each.name]):

@@ -4,11 +4,16 @@ numbers."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from math import inf, isfinite
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from vitreous.errors import VitreousError
+
+type_hints = cache(get_type_hints)
+"""The annotations of a class or function. They are strings, which `get_type_hints` compiles anew
+in every call."""
 
 _TYPES_IN_WORDS = {
     int: "a whole number",

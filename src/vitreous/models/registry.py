@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import timm.models
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from vitreous.errors import UnknownName, VitreousError, nearest_names
 from vitreous.models.weights import mark
-from vitreous.validation import annotation_in_words, as_tuples, fits_annotation
+from vitreous.validation import annotation_in_words, as_tuples, fits_annotation, type_hints
 
 Image = int | tuple[int, int]
 """Height and width of the input, or one number for both."""
@@ -106,9 +106,6 @@ class Classifier(ConfiguredModel):
 
 
 Builder = TypeVar("Builder", bound=Callable[..., ConfiguredModel])
-
-
-_hints = cache(get_type_hints)  # they are strings, which are compiled each time
 
 
 @cache
@@ -317,7 +314,7 @@ def _parse(name: str) -> tuple[Family, str, int | None]:
 
 def _check_options(chosen: Family, given: Mapping[str, Any]) -> Iterable[str]:
     """Yield what is wrong with each single option: unknown, of the wrong type, or out of range."""
-    hints = _hints(chosen.fields or chosen.make)
+    hints = type_hints(chosen.fields or chosen.make)
     for key, value in given.items():
         if key not in chosen.options:
             near = nearest_names(key, chosen.options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -236,3 +237,17 @@ def test_bad_input() -> None:
         data().images, torch.zeros(IMAGES, dtype=torch.int64), ("one",), "one", "test"
     )
     assert "10 classes" in vitreous.analyse(model, alone, ["lesion"]).left_out["lesion"]["vit"]
+
+
+def test_a_model_depends_on_what_costs_something_for_certain() -> None:
+    """A change that may have cost nothing is not the one that matters most, however large it is."""
+    result = asked("units", "nano:resnet")
+    table = result.table.copy()
+    table[["value", "low", "high"]] = 0.0
+    table.loc[table.index[0], ["value", "low", "high"]] = 0.9, -0.1, 1.0
+    table.loc[table.index[1], ["value", "low", "high"]] = 0.3, 0.25, 0.35
+    (sentence,) = Lesion.sentences(replace(result, table=table, replicates={}))
+    assert table["part"].iloc[1] in sentence
+    assert table["part"].iloc[0] not in sentence
+    assert "30.0\u00a0points" in sentence
+    assert f"{len(table) - 1} of {len(table)} changes" in sentence

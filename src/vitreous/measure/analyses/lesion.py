@@ -210,27 +210,18 @@ class Lesion(Analysis):
         rows = result.table.dropna(subset="value")
         for model, changes in rows.groupby("model", sort=False, observed=True):
             lesions = records(changes)
-            most = max(lesions, key=lambda row: (row["value"], row["rise"]))
-            harmless = [row for row in lesions if not row["low"] > 0]
-            if len(harmless) == len(lesions):
+            harmful = [row for row in lesions if row["low"] > 0]
+            if not harmful:
                 yield (
                     f"None of {len(lesions)} changes of {bold(model)}, one at a time, costs more "
                     "accuracy than chance would."
                 )
                 continue
-            names = [f"{row['part']}\n{row['change']}" for row in lesions]
-            falls = {
-                name: Interval(row["value"], row["low"], row["high"])
-                for name, row in zip(names, lesions, strict=True)
-            }
-            paired = pair_rows(result, changes, names)
-            tied = tied_with(names[lesions.index(most)], falls, paired)
-            worst = sorted(
-                (row for name, row in zip(names, lesions, strict=True) if name in tied),
-                key=lambda row: -row["value"],
-            )
-            worst = [row for row in worst if row not in harmless]
-            worst.sort(key=lambda row: row is not most)
+            harmful.sort(key=lambda row: (row["value"], row["rise"]), reverse=True)
+            most = harmful[0]
+            falls = {_name(row): Interval(row["value"], row["low"], row["high"]) for row in lesions}
+            tied = tied_with(_name(most), falls, pair_rows(result, changes, list(falls)))
+            worst = [row for row in harmful if _name(row) in tied]
             changed = f"with it changed ({escape(most['change'])})"
             change = "without it" if most["change"] == "taken out" else changed
             dependence = clause(
@@ -240,9 +231,14 @@ class Lesion(Analysis):
                 [format_points(row) for row in worst],
             )
             yield (
-                f"{dependence}; {len(harmless)} of {len(lesions)} changes, one at a time, cost no "
-                "more than chance would."
+                f"{dependence}; {len(lesions) - len(harmful)} of {len(lesions)} changes, one at a "
+                "time, cost no more than chance would."
             )
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """A name for an intervention, which no other on the same model has."""
+    return f"{row['part']}\n{row['change']}"
 
 
 def _what_was_changed(row: Mapping[str, Any]) -> str:
